@@ -1,0 +1,4 @@
+package build
+
+// Action is a step with all its inputs resolved to digests.
+type Action struct{}
