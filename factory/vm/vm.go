@@ -1,0 +1,198 @@
+// Package vm boots a disk image in QEMU, which is a pinned package run in the engine's tool sandbox: nothing of the
+// host but the disk file, the terminal and the network sockets reaches it.
+//
+// It gives the machine an artifact and a firmware and nothing else (no kernel, no initrd from outside). It does not
+// know what is in the image; tests and `factory boot` look at the console and the API.
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/talos-factory/talos-factory/build"
+)
+
+// Firmware is what the virtual machine starts with.
+type Firmware string
+
+// The firmwares of an amd64 machine.
+const (
+	UEFI Firmware = "uefi" // OVMF without Secure Boot
+	BIOS Firmware = "bios" // SeaBIOS
+)
+
+// ParseFirmware reads a --firmware flag.
+func ParseFirmware(s string) (Firmware, error) {
+	switch f := Firmware(s); f {
+	case UEFI, BIOS:
+		return f, nil
+	}
+	return "", fmt.Errorf("cannot boot with firmware %q: there is uefi and bios", s)
+}
+
+// Machine is a virtual machine to run once.
+type Machine struct {
+	Disk     string      // raw disk file, written by the machine
+	Firmware Firmware    //
+	Forward  map[int]int // TCP ports of 127.0.0.1 -> ports of the machine
+	Memory   int         // MiB, 0 means 2048
+	CPUs     int         // 0 means 2
+	Console  io.Writer   // what the first serial port prints
+	Keyboard io.Reader   // what is typed into it; nil for nothing
+}
+
+// Run boots the machine and returns when it powers off or ctx ends. qemu is a tree with qemu-system-x86, OVMF and
+// SeaBIOS.
+func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine) error {
+	disk, err := filepath.Abs(m.Disk)
+	if err != nil {
+		return fmt.Errorf("finding disk: %w", err)
+	}
+	if _, err := os.Stat(disk); err != nil {
+		return fmt.Errorf("opening disk: %w", err)
+	}
+	state, err := os.MkdirTemp("", "factory-vm-")
+	if err != nil {
+		return fmt.Errorf("making machine state: %w", err)
+	}
+	defer os.RemoveAll(state)
+	tool := build.Tool{
+		Tree: qemu,
+		Argv: m.arguments(acceleration()),
+		Env:  map[string]string{"PATH": "/usr/bin"},
+		Binds: []build.Bind{
+			{Host: disk, Path: "/vm/disk", Writable: true},
+			{Host: state, Path: "/vm/state", Writable: true},
+		},
+		Net:   true,
+		Stdin: m.Keyboard, Stdout: m.Console, Stderr: m.Console,
+	}
+	if acceleration() == kvm {
+		tool.Devices = []string{"/dev/kvm"}
+	}
+	if m.Firmware == UEFI {
+		if err := copyVariables(ctx, engine, qemu, filepath.Join(state, "vars.fd")); err != nil {
+			return err
+		}
+	}
+	if err := engine.Run(ctx, tool); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("running QEMU: %w", err)
+	}
+	return nil
+}
+
+const (
+	kvm = "kvm"
+	tcg = "tcg,thread=multi"
+)
+
+// acceleration picks KVM only where the CPU offers it and the device opens: the device node alone proves nothing.
+func acceleration() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil || !(strings.Contains(string(info), " vmx ") || strings.Contains(string(info), " svm ")) {
+		return tcg
+	}
+	dev, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return tcg
+	}
+	dev.Close()
+	return kvm
+}
+
+func (m Machine) arguments(accel string) []string {
+	cpu := "max"
+	if accel == kvm {
+		cpu = "host"
+	}
+	args := []string{
+		"/usr/bin/qemu-system-x86_64", "-no-user-config", "-nodefaults", "-display", "none", "-vga", "none",
+		"-machine", "q35", "-accel", accel, "-cpu", cpu,
+		"-smp", strconv.Itoa(orDefault(m.CPUs, 2)), "-m", strconv.Itoa(orDefault(m.Memory, 2048)),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-drive", "file=/vm/disk,format=raw,if=none,id=disk,discard=unmap,cache=writeback",
+		"-device", "virtio-blk-pci,drive=disk,bootindex=1",
+		"-netdev", "user,id=net" + m.forwards(), "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-device", "virtio-rng-pci",
+	}
+	if m.Firmware == UEFI {
+		args = append(args,
+			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd",
+			"-drive", "if=pflash,unit=1,format=raw,file=/vm/state/vars.fd")
+	}
+	return args
+}
+
+func (m Machine) forwards() string {
+	var b strings.Builder
+	for host, guest := range m.Forward {
+		fmt.Fprintf(&b, ",hostfwd=tcp:127.0.0.1:%d-:%d", host, guest)
+	}
+	return b.String()
+}
+
+func orDefault(value, fallback int) int {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+// copyVariables gives the machine its own empty UEFI variable store.
+func copyVariables(ctx context.Context, engine *build.Engine, qemu *build.Tree, path string) error {
+	root, release, err := engine.MakeTree(ctx, qemu)
+	if err != nil {
+		return fmt.Errorf("preparing QEMU: %w", err)
+	}
+	defer release()
+	vars, err := os.ReadFile(filepath.Join(root, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+	if err != nil {
+		return fmt.Errorf("reading UEFI variables: %w", err)
+	}
+	if err := os.WriteFile(path, vars, 0o600); err != nil {
+		return fmt.Errorf("writing UEFI variables: %w", err)
+	}
+	return nil
+}
+
+// NewDisk makes a machine's disk of size bytes at path: a sparse copy of image, grown. It refuses to replace a file.
+func NewDisk(path, image string, size int64) (err error) {
+	from, err := os.Open(image)
+	if err != nil {
+		return fmt.Errorf("opening image: %w", err)
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return fmt.Errorf("opening image: %w", err)
+	}
+	if size < info.Size() {
+		return fmt.Errorf("cannot make a disk of %d bytes: image %s has %d", size, image, info.Size())
+	}
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("making disk: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, to.Close())
+		if err != nil {
+			os.Remove(path)
+		}
+	}()
+	if err := copySparse(to, from, info.Size()); err != nil {
+		return fmt.Errorf("copying image to %s: %w", path, err)
+	}
+	if err := to.Truncate(size); err != nil {
+		return fmt.Errorf("growing disk: %w", err)
+	}
+	return nil
+}
