@@ -1,0 +1,39 @@
+//go:build linux
+
+package sysctl
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestApply(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "kernel"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(root, "kernel/kptr_restrict")
+	if err := os.WriteFile(file, []byte("0"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	err := Apply(root, []Parameter{{Key: "a.b", Value: "1"}, {Key: "c.d", Value: "1", Optional: true}, {Key: "kernel.kptr_restrict", Value: "2"}})
+	if err == nil || !strings.Contains(err.Error(), "setting a.b: this kernel does not have it") || strings.Contains(err.Error(), "c.d") {
+		t.Errorf("got %v", err)
+	}
+	if got, _ := os.ReadFile(file); string(got) != "2" {
+		t.Errorf("got %q, want the value written after an error", got)
+	}
+}
+
+func TestDefaultsAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Defaults() {
+		if seen[p.Key] {
+			t.Errorf("%s is there twice", p.Key)
+		}
+		seen[p.Key] = true
+	}
+}
