@@ -1,0 +1,127 @@
+//go:build linux
+
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Content is what a partition holds, as far as it matters for formatting.
+type Content int
+
+// The contents.
+const (
+	Empty   Content = iota // nothing but zeros at its start and end: may be formatted
+	XFS                    // mount it
+	Foreign                // never touch it
+)
+
+func (c Content) String() string { return [...]string{"empty", "xfs", "foreign"}[c] }
+
+// probeSize is how much of the start and of the end of a partition must be zero for it to count as empty. The superblocks of all
+// common file systems, LUKS and LVM headers lie in the first MiB, those of md RAID at either end.
+const probeSize = 1 << 20
+
+// xfsMagic is sb_magicnum (XFS Algorithms & Data Structures, "Superblocks").
+var xfsMagic = []byte("XFSB")
+
+// Probe looks at the start and the end of a partition.
+func Probe(r io.ReaderAt, size int64) (Content, error) {
+	n := min(probeSize, size)
+	buf := make([]byte, n)
+
+	if _, err := r.ReadAt(buf, 0); err != nil && !errors.Is(err, io.EOF) {
+		return Foreign, fmt.Errorf("reading its start: %w", err)
+	}
+
+	if bytes.HasPrefix(buf, xfsMagic) {
+		return XFS, nil
+	}
+
+	if !allZero(buf) {
+		return Foreign, nil
+	}
+
+	if _, err := r.ReadAt(buf, size-n); err != nil && !errors.Is(err, io.EOF) {
+		return Foreign, fmt.Errorf("reading its end: %w", err)
+	}
+
+	if !allZero(buf) {
+		return Foreign, nil
+	}
+
+	return Empty, nil
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// Format makes an XFS on a partition that holds none. It reports whether it did; a partition with other data is refused.
+func Format(ctx context.Context, run Runner, device, label string) (bool, error) {
+	dev, err := os.Open(device)
+	if err != nil {
+		return false, err
+	}
+	defer dev.Close()
+
+	size, err := dev.Seek(0, io.SeekEnd)
+	if err != nil {
+		return false, err
+	}
+
+	content, err := Probe(dev, size)
+	if err != nil {
+		return false, fmt.Errorf("looking at %s: %w", device, err)
+	}
+
+	switch content {
+	case XFS:
+		return false, nil
+	case Foreign:
+		return false, fmt.Errorf("cannot format %s (%s): %w", device, label, errForeign)
+	}
+
+	// -K: no discard of the whole device, which is slow on some disks and was done when the image was written.
+	if _, err := run.Run(ctx, "/usr/sbin/mkfs.xfs", "-q", "-K", "-L", label, device); err != nil {
+		return false, fmt.Errorf("formatting %s (%s): %w", device, label, err)
+	}
+
+	return true, nil
+}
+
+// Mount mounts an XFS. A file system that the kernel finds damaged is repaired once; its log is never thrown away.
+func Mount(ctx context.Context, run Runner, device, target string, flags uintptr, data string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+
+	err := unix.Mount(device, target, "xfs", flags, data)
+	if errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EIO) {
+		if _, rerr := run.Run(ctx, "/usr/sbin/xfs_repair", device); rerr != nil {
+			return fmt.Errorf("mounting %s at %s: %w; repairing it: %w", device, target, err, rerr)
+		}
+
+		err = unix.Mount(device, target, "xfs", flags, data)
+	}
+
+	if err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", device, target, err)
+	}
+
+	return nil
+}
+
+// Fill enlarges a mounted XFS to its partition; it does nothing if it fills it.
+func Fill(ctx context.Context, run Runner, target string) error {
+	if _, err := run.Run(ctx, "/usr/sbin/xfs_growfs", target); err != nil {
+		return fmt.Errorf("enlarging the file system at %s: %w", target, err)
+	}
+
+	return nil
+}
