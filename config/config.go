@@ -1,0 +1,152 @@
+// Package config is the machine configuration: one YAML document that says what a machine
+// is. It reads it strictly, says exactly where it is wrong, and writes it.
+//
+// The names are those of the public v1alpha1 schema. What we do not honour is refused,
+// except the parts about Kubernetes that the field's generators always write: those are
+// accepted and reported by Warnings. The package does not fetch, store or apply anything.
+package config
+
+import (
+	"go.yaml.in/yaml/v4"
+
+	"github.com/talos-factory/talos-factory/config/pki"
+	"github.com/talos-factory/talos-factory/config/secret"
+)
+
+// Version is the only schema version there is.
+const Version = "v1alpha1"
+
+// Type says what part a machine has in its cluster.
+type Type string
+
+// The types.
+const (
+	ControlPlane Type = "controlplane"
+	Worker       Type = "worker"
+)
+
+// Config is a whole machine configuration. Printing it shows no secrets; Encode writes
+// them.
+type Config struct {
+	Version string  `yaml:"version"`
+	Debug   bool    `yaml:"debug"`   // more detail on the console
+	Persist bool    `yaml:"persist"` // always true in the field; a false is accepted and has no effect
+	Machine Machine `yaml:"machine"`
+	Cluster Cluster `yaml:"cluster"`
+
+	warnings []string
+}
+
+// Machine is the machine's own part.
+type Machine struct {
+	Type Type `yaml:"type"`
+	// Token proves to trustd that a machine belongs to the cluster.
+	Token secret.Text `yaml:"token"`
+	// CA is the API's. Only control planes have its key.
+	CA pki.Pair `yaml:"ca"`
+	// AcceptedCAs are further CAs whose clients and nodes are let in, for a CA's rotation.
+	AcceptedCAs []Accepted `yaml:"acceptedCAs,omitempty"`
+	// CertSANs are further names and addresses for the server certificates.
+	CertSANs []string          `yaml:"certSANs"`
+	Network  Network           `yaml:"network"`
+	Install  Install           `yaml:"install"`
+	Sysctls  map[string]string `yaml:"sysctls,omitempty"`
+
+	Kubelet    Unused `yaml:"kubelet,omitempty"`
+	Features   Unused `yaml:"features,omitempty"`
+	Registries Unused `yaml:"registries,omitempty"`
+	NodeLabels Unused `yaml:"nodeLabels,omitempty"`
+}
+
+// Accepted is a CA without its key.
+type Accepted struct {
+	Crt secret.PEM `yaml:"crt"`
+}
+
+// Network is how the machine presents itself and whom it asks.
+type Network struct {
+	Hostname    string   `yaml:"hostname,omitempty"`
+	Nameservers []string `yaml:"nameservers,omitempty"` // instead of DHCP's
+}
+
+// Install says where the system goes when a machine installs itself.
+type Install struct {
+	Disk  string `yaml:"disk,omitempty"`
+	Image string `yaml:"image,omitempty"`
+	Wipe  bool   `yaml:"wipe"`
+
+	GrubUseUKICmdline Unused `yaml:"grubUseUKICmdline,omitempty"`
+}
+
+// Cluster is the same on all machines of a cluster, apart from keys.
+type Cluster struct {
+	ID           string         `yaml:"id,omitempty"`
+	Secret       secret.Text    `yaml:"secret,omitempty"`
+	ControlPlane Endpoint       `yaml:"controlPlane"`
+	ClusterName  string         `yaml:"clusterName,omitempty"`
+	Network      ClusterNetwork `yaml:"network,omitempty"`
+	// Token is what kubelets join with.
+	Token secret.Text `yaml:"token,omitempty"`
+
+	CA                             Unused `yaml:"ca,omitempty"`
+	AggregatorCA                   Unused `yaml:"aggregatorCA,omitempty"`
+	AllowSchedulingOnControlPlanes Unused `yaml:"allowSchedulingOnControlPlanes,omitempty"`
+	APIServer                      Unused `yaml:"apiServer,omitempty"`
+	ControllerManager              Unused `yaml:"controllerManager,omitempty"`
+	CoreDNS                        Unused `yaml:"coreDNS,omitempty"`
+	Discovery                      Unused `yaml:"discovery,omitempty"`
+	Etcd                           Unused `yaml:"etcd,omitempty"`
+	Proxy                          Unused `yaml:"proxy,omitempty"`
+	Scheduler                      Unused `yaml:"scheduler,omitempty"`
+	SecretboxEncryptionSecret      Unused `yaml:"secretboxEncryptionSecret,omitempty"`
+	ServiceAccount                 Unused `yaml:"serviceAccount,omitempty"`
+}
+
+// Endpoint is where the control plane is reached. Its host is also where workers find trustd.
+type Endpoint struct {
+	Endpoint string `yaml:"endpoint"`
+}
+
+// ClusterNetwork is the address plan.
+type ClusterNetwork struct {
+	DNSDomain      string   `yaml:"dnsDomain,omitempty"`
+	PodSubnets     []string `yaml:"podSubnets,omitempty"`
+	ServiceSubnets []string `yaml:"serviceSubnets,omitempty"`
+}
+
+// Unused is a part of the schema that we take and do not look into. It may hold keys, so
+// it does not print.
+type Unused struct{ node *yaml.Node }
+
+// IsZero lets omitempty leave it out.
+func (u Unused) IsZero() bool { return u.node == nil }
+
+func (u Unused) String() string {
+	if u.IsZero() {
+		return ""
+	}
+	return "(not used)"
+}
+
+// GoString prints no more than String.
+func (u Unused) GoString() string { return u.String() }
+
+// UnmarshalYAML keeps what it gets, as it is.
+func (u *Unused) UnmarshalYAML(node *yaml.Node) error {
+	u.node = node
+	return nil
+}
+
+// MarshalYAML gives back what it got.
+func (u Unused) MarshalYAML() (any, error) { return u.node, nil }
+
+// String names the configuration and shows nothing of it.
+func (c *Config) String() string {
+	return "machine configuration (" + string(c.Machine.Type) + ")"
+}
+
+// Warnings names the parts of the configuration that have no effect.
+func (c *Config) Warnings() []string { return c.warnings }
+
+// Encode writes the configuration as YAML, secrets included.
+func (c *Config) Encode() ([]byte, error) { return yaml.Dump(c) }
