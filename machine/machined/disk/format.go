@@ -18,39 +18,34 @@ type Content int
 
 // The contents.
 const (
-	Empty   Content = iota // nothing but zeros at its start and end: may be formatted
+	Empty   Content = iota // nothing but zeros at its start: may be formatted
 	XFS                    // mount it
 	Foreign                // never touch it
 )
 
 func (c Content) String() string { return [...]string{"empty", "xfs", "foreign"}[c] }
 
-// probeSize is how much of the start and of the end of a partition must be zero for it to count as empty. The superblocks of all
-// common file systems, LUKS and LVM headers lie in the first MiB, those of md RAID at either end.
+// probeSize is how much of the start of a partition must be zero for it to count as empty. The superblocks of all common file
+// systems, LUKS and LVM headers lie in the first MiB. The image's own partition entries are zero there, while what lies behind the
+// image may be left from an earlier use of the disk; mkfs.xfs, which looks there too, refuses what it recognizes.
 const probeSize = 1 << 20
 
 // xfsMagic is sb_magicnum (XFS Algorithms & Data Structures, "Superblocks").
 var xfsMagic = []byte("XFSB")
 
-// Probe looks at the start and the end of a partition.
-func Probe(r io.ReaderAt, size int64) (Content, error) {
-	n := min(probeSize, size)
-	buf := make([]byte, n)
+// Probe looks at the start of a partition.
+func Probe(r io.Reader) (Content, error) {
+	buf := make([]byte, probeSize)
 
-	if _, err := r.ReadAt(buf, 0); err != nil && !errors.Is(err, io.EOF) {
+	n, err := io.ReadFull(r, buf)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Foreign, fmt.Errorf("reading its start: %w", err)
 	}
 
+	buf = buf[:n]
+
 	if bytes.HasPrefix(buf, xfsMagic) {
 		return XFS, nil
-	}
-
-	if !allZero(buf) {
-		return Foreign, nil
-	}
-
-	if _, err := r.ReadAt(buf, size-n); err != nil && !errors.Is(err, io.EOF) {
-		return Foreign, fmt.Errorf("reading its end: %w", err)
 	}
 
 	if !allZero(buf) {
@@ -70,12 +65,7 @@ func Format(ctx context.Context, run Runner, device, label string) (bool, error)
 	}
 	defer dev.Close()
 
-	size, err := dev.Seek(0, io.SeekEnd)
-	if err != nil {
-		return false, err
-	}
-
-	content, err := Probe(dev, size)
+	content, err := Probe(dev)
 	if err != nil {
 		return false, fmt.Errorf("looking at %s: %w", device, err)
 	}
