@@ -30,7 +30,7 @@ const seedText = "talos-factory structure layout 1"
 
 // objects is how many steps make prints for the present fragments (counted in a build log); it only feeds the
 // progress display, which shows a larger count as it comes.
-const objects = 2150
+const objects = 3230
 
 //go:embed config/*.config
 var fragments embed.FS

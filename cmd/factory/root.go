@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// run executes one command line and returns its exit status: 0, 1 for an error, 130 for an interrupt.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "interrupted: what was finished is kept, run the same command to go on")
+		return 130
+	}
+	fmt.Fprintln(stderr, "factory:", err)
+	var hinted hint
+	if errors.As(err, &hinted) {
+		fmt.Fprintln(stderr, "hint:", hinted.text)
+	}
+	return 1
+}
+
+func rootCommand() *cobra.Command {
+	var opts options
+	root := &cobra.Command{
+		Use:   "factory",
+		Short: "Build machine images from pinned inputs, and boot them",
+		Example: `  factory build metal --output _out
+  factory boot _out/metal-amd64.raw --firmware bios
+  factory explain metal kernel`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return withHint(err, "%s --help", cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&opts.store, "store", "", "folder of the store (default: talos-factory in the user's cache folder)")
+	flags.StringVar(&opts.isolation, "isolation", "", "weaker isolation of actions, recorded with their results (see the error that asks for it)")
+	flags.StringVar(&opts.progress, "progress", "auto", "progress display: auto, tty, plain")
+	flags.StringVar(&opts.checkout, "checkout", "", "the repository to build from (default: the one this folder is in)")
+	root.AddCommand(
+		buildCommand(&opts), graphCommand(&opts), explainCommand(&opts), gcCommand(&opts),
+		bootCommand(&opts), pkgsCommand(), toolsCommand(&opts),
+	)
+	return root
+}
+
+// hint is an error with the command that likely mends it.
+type hint struct {
+	error
+	text string
+}
+
+func (h hint) Unwrap() error { return h.error }
+
+func withHint(err error, format string, args ...any) error {
+	return hint{err, fmt.Sprintf(format, args...)}
+}
+
+// findCheckout walks up from the working directory to the repository's root.
+func findCheckout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding checkout: %w", err)
+	}
+	for start := dir; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "pkgs", "lock.json")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", withHint(fmt.Errorf("cannot build in %s: it is in no checkout of the repository", start), "cd to the checkout, or give --checkout DIR")
+		}
+	}
+}

@@ -1,0 +1,90 @@
+//go:build release
+
+// Package e2e holds the tests that look at whole artifacts.
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// build is one complete build from a clone in a folder of its own, into a store of its own.
+type buildRun struct {
+	dir   string
+	umask string
+	env   []string
+}
+
+// TestBuiltTwice builds the image from two clones in different paths, into two empty stores, with another umask, time
+// zone, language and number of processors, and compares every byte. It takes two kernel builds.
+func TestBuiltTwice(t *testing.T) {
+	base := t.TempDir()
+	first := buildRun{dir: filepath.Join(base, "one"), umask: "022", env: []string{"TZ=UTC", "LANG=C"}}
+	second := buildRun{dir: filepath.Join(base, "a", "longer path", "two"), umask: "077", env: []string{"TZ=Pacific/Auckland", "LANG=C.UTF-8", "GOMAXPROCS=1"}}
+	a, b := first.run(t), second.run(t)
+	if a.SHA256 != b.SHA256 || a.BuildID != b.BuildID {
+		t.Errorf("two builds of one commit differ: %+v and %+v", a, b)
+	}
+	compareFiles(t, a.Path, b.Path)
+	t.Logf("identical: %s, build %s", a.SHA256, a.BuildID)
+}
+
+type result struct {
+	Path, SHA256, BuildID string
+}
+
+var actionsRan = regexp.MustCompile(`(\d+) actions? ran`)
+
+func (r buildRun) run(t *testing.T) (res result) {
+	t.Helper()
+	checkout, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.command(t, ".", "git", "clone", "--quiet", "--no-hardlinks", checkout, r.dir)
+	r.command(t, r.dir, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bin/factory", "./cmd/factory")
+	stdout, stderr := r.command(t, r.dir, "sh", "-c",
+		"umask "+r.umask+" && exec bin/factory build metal --store store --output out --json --no-caches --progress plain")
+	if err := json.Unmarshal(stdout, &res); err != nil {
+		t.Fatalf("reading the result %q: %v", stdout, err)
+	}
+	res.Path = filepath.Join(r.dir, res.Path)
+	match := actionsRan.FindSubmatch(stderr)
+	if match == nil {
+		t.Fatalf("the build does not say how many actions ran:\n%s", stderr)
+	}
+	if n, err := strconv.Atoi(string(match[1])); err != nil || n == 0 {
+		t.Fatalf("no action ran in an empty store:\n%s", stderr)
+	}
+	t.Logf("%s: %s in an empty store", r.dir, match[0])
+	return res
+}
+
+func (r buildRun) command(t *testing.T, dir, name string, args ...string) (stdout, stderr []byte) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), r.env...)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, log.Bytes())
+	}
+	return out.Bytes(), log.Bytes()
+}
+
+func compareFiles(t *testing.T, a, b string) {
+	t.Helper()
+	if out, err := exec.Command("cmp", a, b).CombinedOutput(); err != nil {
+		t.Errorf("comparing images: %v: %s", err, out)
+	}
+}

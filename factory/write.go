@@ -1,0 +1,181 @@
+package factory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/talos-factory/talos-factory/build"
+	"github.com/talos-factory/talos-factory/format/extent"
+)
+
+// Artifact is a finished file.
+type Artifact struct {
+	Path      string       `json:"path"`
+	Size      int64        `json:"size"`
+	SHA256    build.Digest `json:"sha256"`
+	Version   string       `json:"version"`
+	BuildID   string       `json:"buildID"`
+	Unchanged bool         `json:"unchanged"` // the file was there already, as this or an earlier run wrote it
+}
+
+// blobSource lets a plan read the store.
+type blobSource struct{ store *build.Store }
+
+func (s blobSource) OpenBlob(digest [32]byte) (extent.ReaderAtCloser, error) {
+	return s.store.Open(build.Digest(digest))
+}
+
+// writer writes plans as files and remembers, in the store, what it wrote where.
+type writer struct{ store *build.Store }
+
+// write makes path hold the plan's bytes: a temporary file beside it, synced, renamed. A file that this store knows to
+// be the same already, and that nobody has touched since, is left alone.
+func (w writer) write(ctx context.Context, path string, plan *extent.Plan) (Artifact, error) {
+	id, err := planID(plan)
+	if err != nil {
+		return Artifact{}, err
+	}
+	artifact := Artifact{Path: path, Size: plan.Size()}
+	if artifact.SHA256, err = w.checksum(ctx, id, plan); err != nil {
+		return Artifact{}, fmt.Errorf("hashing image: %w", err)
+	}
+	if artifact.Unchanged = w.wrote(path, id); artifact.Unchanged {
+		return artifact, nil
+	}
+	if err := writeWhole(ctx, path, plan, blobSource{w.store}); err != nil {
+		return Artifact{}, fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := w.note(path, id); err != nil {
+		return Artifact{}, fmt.Errorf("remembering %s: %w", path, err)
+	}
+	return artifact, nil
+}
+
+// planID hashes a plan's extents, so that two plans of one ID have the same bytes.
+func planID(plan *extent.Plan) (build.Digest, error) {
+	text, err := json.Marshal(struct {
+		Size    int64
+		Extents []extent.Extent
+	}{plan.Size(), plan.Extents()})
+	return build.Sum(text), err
+}
+
+// checksum is the SHA-256 of the whole file; it reads every byte once and is remembered.
+func (w writer) checksum(ctx context.Context, id build.Digest, plan *extent.Plan) (build.Digest, error) {
+	sum, err := w.store.Remember("sha256 of a plan 1", id, func() ([]byte, error) {
+		reader := plan.NewReader(blobSource{w.store})
+		defer reader.Close()
+		hash := sha256.New()
+		if _, err := io.CopyBuffer(hash, interruptible{ctx, reader}, make([]byte, 1<<20)); err != nil {
+			return nil, err
+		}
+		return hash.Sum(nil), nil
+	})
+	if err != nil {
+		return build.Digest{}, err
+	}
+	if len(sum) != sha256.Size {
+		return build.Digest{}, fmt.Errorf("internal error: remembered checksum has %d bytes", len(sum))
+	}
+	return build.Digest(sum), nil
+}
+
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(b []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.r.Read(b)
+}
+
+func writeWhole(ctx context.Context, path string, plan *extent.Plan, source extent.Source) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	if err := errors.Join(plan.WriteSparse(ctx, file, source), file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
+
+// written identifies a file's content as long as nobody writes to it.
+type written struct {
+	Plan   build.Digest
+	Inode  uint64
+	Change int64 // ctime, nanoseconds
+	Size   int64
+}
+
+func stamp(path string, id build.Digest) (written, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return written{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return written{}, errors.New("internal error: no stat of the file")
+	}
+	return written{Plan: id, Inode: stat.Ino, Change: stat.Ctim.Nano(), Size: stat.Size}, nil
+}
+
+// notePath is where the store keeps what was written to a path.
+func (w writer) notePath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(w.store.Dir(), "written", build.Sum([]byte(abs)).String()), nil
+}
+
+func (w writer) wrote(path string, id build.Digest) bool {
+	note, err := w.notePath(path)
+	if err != nil {
+		return false
+	}
+	text, err := os.ReadFile(note)
+	if err != nil {
+		return false
+	}
+	var then written
+	if json.Unmarshal(text, &then) != nil {
+		return false
+	}
+	now, err := stamp(path, id)
+	return err == nil && now == then
+}
+
+func (w writer) note(path string, id build.Digest) error {
+	now, err := stamp(path, id)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	note, err := w.notePath(path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(note), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(note, text, 0o600) // a torn note reads as no note
+}
