@@ -1,6 +1,14 @@
 package build
 
-import "io"
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/talos-factory/talos-factory/build/sandbox"
+)
 
 // Tool is a program that a person runs (QEMU) or a test's foreign reader, run in a tree. It has
 // the same namespaces as a step, but it may see chosen parts of the host, and nothing is cached.
@@ -20,4 +28,37 @@ type Tool struct {
 type Bind struct {
 	Host, Path string
 	Writable   bool
+}
+
+// Run runs a tool and waits for it. The error is an *ExitError if the tool ended badly. When ctx ends the
+// tool gets a SIGTERM and, some seconds later, a SIGKILL.
+func (e *Engine) Run(ctx context.Context, t Tool) (err error) {
+	dir, release, err := e.MakeTree(ctx, t.Tree)
+	if err != nil {
+		return err
+	}
+	defer release()
+	scratch, err := os.MkdirTemp(e.Store.path("tmp"), "tool-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeTree(scratch)) }()
+	spec := sandbox.Spec{
+		Scratch: scratch, Trees: []sandbox.Bind{{Host: dir, Path: "/"}}, Argv: t.Argv, Env: environ(t.Env), Dir: t.Dir,
+		Devices: t.Devices, HostNet: t.Net, Foreground: true, Isolation: sandbox.Namespaces,
+	}
+	if x, ok := e.Executor.(*LocalExecutor); ok {
+		spec.Isolation = x.mode()
+	}
+	if spec.Dir == "" {
+		spec.Dir = sandbox.WorkDir
+	}
+	for _, b := range t.Binds {
+		host, err := filepath.Abs(b.Host)
+		if err != nil {
+			return err
+		}
+		spec.Binds = append(spec.Binds, sandbox.Bind{Host: host, Path: b.Path, Writable: b.Writable})
+	}
+	return sandbox.Run(ctx, spec, sandbox.Stdio{In: t.Stdin, Out: t.Stdout, Err: t.Stderr})
 }
