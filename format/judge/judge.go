@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -72,8 +73,10 @@ func command(root, name string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	loader := filepath.Join(root, "lib64/ld-linux-x86-64.so.2")
-	libs := filepath.Join(root, "usr/lib/x86_64-linux-gnu") + ":" + filepath.Join(root, "lib/x86_64-linux-gnu")
+	loader, libs := filepath.Join(root, "lib64/ld-linux-x86-64.so.2"), filepath.Join(root, "usr/lib/x86_64-linux-gnu")
+	if runtime.GOARCH == "arm64" {
+		loader, libs = filepath.Join(root, "lib/ld-linux-aarch64.so.1"), filepath.Join(root, "usr/lib/aarch64-linux-gnu")
+	}
 	env := []string{"LC_ALL=C", "TZ=UTC", "SYSTEMD_COLORS=0"}
 	args := []string{"--library-path", libs}
 	if isPython(path) {

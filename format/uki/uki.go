@@ -44,7 +44,7 @@ func (i Image) Plan() (*extent.Plan, error) {
 	text(".osrel", i.OSRelease)
 	text(".cmdline", i.Cmdline)
 	text(".uname", i.Uname)
-	// Kernels without LoadFile2 support were entered in place, so stubs and tools expect code here.
+	// Executable, since the stub enters kernels older than 5.8 where they lie (the EFI handover protocol).
 	add = append(add,
 		pe.Addition{Name: ".linux", Flags: pe.Code | pe.Execute | pe.Read, Content: i.Linux},
 		pe.Addition{Name: ".initrd", Flags: data, Content: i.Initrd})
