@@ -42,10 +42,11 @@ func (a *Archive) Open(ctx context.Context, archive, file string) (io.ReadCloser
 	}
 	var gone, unreachable error
 	for _, base := range bases {
-		body, err := a.get(ctx, base+"/"+file)
+		url := base + "/" + file
+		body, err := a.get(ctx, url, 0)
 		switch {
 		case err == nil:
-			return body, nil
+			return &resumed{ctx: ctx, a: a, url: url, body: body}, nil
 		case errors.Is(err, ErrGone):
 			gone = err
 		case ctx.Err() != nil:
@@ -60,13 +61,13 @@ func (a *Archive) Open(ctx context.Context, archive, file string) (io.ReadCloser
 	return nil, gone
 }
 
-func (a *Archive) get(ctx context.Context, url string) (io.ReadCloser, error) {
+func (a *Archive) get(ctx context.Context, url string, off int64) (io.ReadCloser, error) {
 	pause := a.Pause
 	if pause == 0 {
 		pause = time.Second
 	}
 	for try := 1; ; try++ {
-		body, again, err := a.getOnce(ctx, url)
+		body, again, err := a.getOnce(ctx, url, off)
 		if err == nil || !again || try == tries {
 			return body, err
 		}
@@ -79,10 +80,13 @@ func (a *Archive) get(ctx context.Context, url string) (io.ReadCloser, error) {
 	}
 }
 
-func (a *Archive) getOnce(ctx context.Context, url string) (body io.ReadCloser, again bool, err error) {
+func (a *Archive) getOnce(ctx context.Context, url string, off int64) (body io.ReadCloser, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, false, err
+	}
+	if off > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", off))
 	}
 	client := a.Client
 	if client == nil {
@@ -94,7 +98,10 @@ func (a *Archive) getOnce(ctx context.Context, url string) (body io.ReadCloser, 
 		return nil, !isRefusal(err), err
 	}
 	switch {
-	case resp.StatusCode == http.StatusOK:
+	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent:
+		if err := atOffset(resp, off); err != nil {
+			return nil, true, errors.Join(err, resp.Body.Close())
+		}
 		return resp.Body, false, nil
 	case resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusGone:
 		err = fmt.Errorf("%w: %s", ErrGone, url)
@@ -105,22 +112,15 @@ func (a *Archive) getOnce(ctx context.Context, url string) (body io.ReadCloser, 
 	return nil, again, errors.Join(err, resp.Body.Close())
 }
 
-// Read gets a whole file of at most max bytes. A body that breaks off is tried again. Not verified.
+// Read gets a whole file of at most max bytes. Not verified.
 func (a *Archive) Read(ctx context.Context, archive, file string, max int64) ([]byte, error) {
-	var data []byte
-	for try := 1; ; try++ {
-		body, err := a.Open(ctx, archive, file)
-		if err != nil {
-			return nil, err
-		}
-		data, err = io.ReadAll(io.LimitReader(body, max+1))
-		err = errors.Join(err, body.Close())
-		if err == nil {
-			break
-		}
-		if try == tries || ctx.Err() != nil {
-			return nil, fmt.Errorf("reading %s/%s: %w", archive, file, err)
-		}
+	body, err := a.Open(ctx, archive, file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(body, max+1))
+	if err = errors.Join(err, body.Close()); err != nil {
+		return nil, err
 	}
 	if int64(len(data)) > max {
 		return nil, fmt.Errorf("cannot read %s/%s: larger than %d bytes", archive, file, max)

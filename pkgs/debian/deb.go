@@ -102,14 +102,17 @@ type entry struct {
 
 // readEntries decompresses the whole tree of a .deb. Everything is kept in memory, so that several packages can be
 // decompressed at once and still be written in one fixed order.
-func readEntries(in io.ReaderAt, size int64) ([]entry, error) {
+//
+// A tree larger than the limit is refused: a few bytes can unpack to any number, a sparse file to more than the archive has.
+func readEntries(in io.ReaderAt, size, limit int64) ([]entry, error) {
 	data, err := dataTar(in, size)
 	if err != nil {
 		return nil, err
 	}
 	defer data.Close()
 	var all []entry
-	tr := tar.NewReader(data)
+	left := limit
+	tr := tar.NewReader(io.LimitReader(data, limit))
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -119,11 +122,12 @@ func readEntries(in io.ReaderAt, size int64) ([]entry, error) {
 			return nil, err
 		}
 		e := entry{header: h}
+		if left -= h.Size; left < 0 {
+			return nil, fmt.Errorf("cannot unpack more than %d bytes", limit)
+		}
 		if h.Typeflag == tar.TypeReg && h.Size > 0 {
 			var body bytes.Buffer
-			if h.Size < 1<<30 { // a lying header must not make us allocate before there is data
-				body.Grow(int(min(h.Size, 1<<22)))
-			}
+			body.Grow(int(min(h.Size, 1<<22))) // a lying header must not make us allocate before there is data
 			if _, err := io.Copy(&body, tr); err != nil {
 				return nil, fmt.Errorf("reading %s: %w", h.Name, err)
 			}

@@ -20,6 +20,9 @@ type Deb struct {
 	Open func() (*os.File, error)
 }
 
+// maxUnpacked is far above the largest package we use (300 MB) and fits in memory.
+const maxUnpacked = 2 << 30
+
 // Unpack puts the files of all packages into the directory, which must be empty, in the order given; a
 // file two packages have is the later one's. Device nodes and setuid and setgid bits are left out. base-files, when it is
 // among them, must come first: it has the links /bin, /lib ... that the others' files go through.
@@ -88,7 +91,7 @@ func (d Deb) read() ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readEntries(f, st.Size())
+	return readEntries(f, st.Size(), maxUnpacked)
 }
 
 // treeWriter writes entries below a root. os.Root is what confines it; the names it resolves itself
