@@ -34,7 +34,7 @@ write /dev/new: EROFS
 write /work/new: allowed
 write /out/new: allowed
 write /tmp/new: allowed
-open core_pattern: EROFS
+open core_pattern: refused
 unshare: EPERM
 mount: EPERM
 ptrace: EPERM
@@ -100,10 +100,10 @@ func TestInputsOfEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := toolStep(tree, "second", "cat", "/out/o", "/data/file", "/work/sub/bytes", "/data/new/host", "/data/fetch", "/tmp/linked", "/step")
-	s.Argv[0] = "/work/mytool"
+	s.Argv[0] = "/work/sub/tool"
 	s.Mounts = append(s.Mounts, Mount{"/data", data})
 	s.Inputs = []Input{
-		{Path: "/work/mytool", Bytes: exe, Executable: true},
+		{Path: "/work/sub/tool", Bytes: exe, Executable: true},
 		{Path: "/work/sub/bytes", Bytes: []byte("bytes ")},
 		{Path: "/data/new/host", HostFile: host},
 		{Path: "/data/fetch", Fetch: testFetch("fetch ", nil)},
