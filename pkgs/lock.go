@@ -197,3 +197,22 @@ func lines[T any](b *bytes.Buffer, items []T) error {
 	b.WriteString("\n")
 	return nil
 }
+
+// Check reports whether the lock is of these recipes.
+func (l *Lock) Check(r *Recipes) error {
+	for _, arch := range r.Architectures {
+		for name, spec := range r.SetSpecs(arch) {
+			if !slices.Equal(l.Sets[name][arch].Roots, spec.Roots) {
+				return fmt.Errorf("%w\nrecipes ask for other packages in set %s for %s than are locked", ErrStale, name, arch)
+			}
+		}
+		t, err := l.toolchain(arch)
+		if err != nil {
+			return err
+		}
+		if want := r.GoVersion + ".linux-" + arch; t.Version != want || t.Module != r.GoModule {
+			return fmt.Errorf("%w\nrecipes ask for Go %s, locked is %s", ErrStale, want, t.Version)
+		}
+	}
+	return nil
+}
