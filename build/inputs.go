@@ -106,8 +106,14 @@ func (r *run) fetchAll(label string, all []*Fetch) (err error) {
 	if len(missing) == 1 {
 		name = "fetch " + missing[0].Name
 	}
-	done := r.e.vertex(KindFetch, name)
-	defer func() { done(err) }()
+	r.e.emit(Event{Kind: KindFetch, Name: name, State: Started, Total: total})
+	defer func() {
+		ev := Event{Kind: KindFetch, Name: name, State: Done, Total: total, Err: err}
+		if err == nil {
+			ev.Current = total
+		}
+		r.e.emit(ev)
+	}()
 	c := &byteCount{report: func(n int64) {
 		r.e.emit(Event{Kind: KindFetch, Name: name, State: Counted, Current: min(n, total), Total: total})
 	}}

@@ -37,7 +37,14 @@ func helper(what, dir string) error {
 	if err != nil {
 		return err
 	}
-	e := &Engine{Store: s, Executor: &LocalExecutor{Store: s}}
+	x := &LocalExecutor{Store: s}
+	if name, ok := strings.CutPrefix(what, "refused "); ok {
+		x.Mode = refusals[name].mode
+		if err := refusals[name].spoil(); err != nil {
+			return err
+		}
+	}
+	e := &Engine{Store: s, Executor: x}
 	tree := &Tree{Name: "tool", Spec: []byte("tool 1"), Make: makeToolTree}
 	step := toolStep(tree, "shared", "sh", "echo begun", "sleep 700ms", "write /out/o done")
 	if size > 0 {
