@@ -25,23 +25,42 @@ import (
 
 // pkgsCommand is "factory pkgs": the inputs of a build.
 func pkgsCommand() *cobra.Command {
-	var dir string
 	var fetcher pkgs.Fetcher
 	cmd := &cobra.Command{
 		Use:   "pkgs",
 		Short: "Lock, list and keep the packages a build is made from",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&dir, "dir", "pkgs", "folder of recipes and lock")
 	flags.StringArrayVar(&fetcher.Mirrors, "mirror", nil, "base `URL` of a Debian mirror (default: those of the host's apt)")
 	flags.StringVar(&fetcher.Bundle, "bundle", "", "OCI `REF` of a vendored bundle, asked first (default: $"+pkgs.BundleEnv+")")
 	flags.StringVar(&fetcher.Snapshot, "snapshot", "", "base `URL` of a snapshot service, asked last (default: $"+pkgs.SnapshotEnv+")")
-	cmd.AddCommand(pkgsLockCommand(&dir, &fetcher), pkgsListCommand(&dir), pkgsVendorCommand(&dir, &fetcher))
+	cmd.AddCommand(pkgsLockCommand(&fetcher), pkgsListCommand(), pkgsVendorCommand(&fetcher))
 	return cmd
 }
 
-func pkgsLockCommand(dir *string, fetcher *pkgs.Fetcher) *cobra.Command {
+// pkgsDir is the folder of recipes and lock, in the checkout the root command's flag names.
+func pkgsDir(cmd *cobra.Command) (string, error) {
+	checkout := inherited(cmd, "checkout")
+	if checkout == "" {
+		var err error
+		if checkout, err = findCheckout(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(checkout, "pkgs"), nil
+}
+
+// inherited is the value of a flag of the root command.
+func inherited(cmd *cobra.Command, name string) string {
+	if f := cmd.InheritedFlags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+func pkgsLockCommand(fetcher *pkgs.Fetcher) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock",
 		Short: "Resolve the recipes anew and write lock.json",
@@ -50,7 +69,11 @@ resolves every set for every architecture, and writes lock.json. An archive olde
 What changed is printed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return lockPackages(cmd.Context(), *dir, fetcher, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			dir, err := pkgsDir(cmd)
+			if err != nil {
+				return err
+			}
+			return lockPackages(cmd.Context(), dir, fetcher, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 }
@@ -85,7 +108,7 @@ func lockPackages(ctx context.Context, dir string, fetcher *pkgs.Fetcher, stdout
 	return relocked.Write(dir)
 }
 
-func pkgsListCommand(dir *string) *cobra.Command {
+func pkgsListCommand() *cobra.Command {
 	var asJSON bool
 	var arch, set string
 	cmd := &cobra.Command{
@@ -93,7 +116,11 @@ func pkgsListCommand(dir *string) *cobra.Command {
 		Short: "Print the locked packages",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lock, err := pkgs.Load(*dir)
+			dir, err := pkgsDir(cmd)
+			if err != nil {
+				return err
+			}
+			lock, err := pkgs.Load(dir)
 			if err != nil {
 				return err
 			}
@@ -153,8 +180,8 @@ func printPackages(w io.Writer, list []pkgs.Package) error {
 	return err
 }
 
-func pkgsVendorCommand(dir *string, fetcher *pkgs.Fetcher) *cobra.Command {
-	var push, store string
+func pkgsVendorCommand(fetcher *pkgs.Fetcher) *cobra.Command {
+	var push string
 	cmd := &cobra.Command{
 		Use:   "vendor",
 		Short: "Fetch everything the lock names into the store, and push it as an OCI bundle",
@@ -163,11 +190,14 @@ With --push it then writes them to an OCI registry as one artifact. Builds that 
 need no mirror, and still work when mirrors have dropped these versions.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return vendorPackages(cmd.Context(), *dir, store, push, fetcher, cmd.OutOrStdout())
+			dir, err := pkgsDir(cmd)
+			if err != nil {
+				return err
+			}
+			return vendorPackages(cmd.Context(), dir, inherited(cmd, "store"), push, fetcher, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&push, "push", "", "OCI `REF` to push to, such as registry.example/factory/inputs:v1")
-	cmd.Flags().StringVar(&store, "store", "", "`FOLDER` of the store (default: in the user's cache folder)")
 	return cmd
 }
 

@@ -29,6 +29,7 @@ type Archive struct {
 	Mirrors Mirrors
 	Client  *http.Client  // nil: http.DefaultClient
 	Pause   time.Duration // before the first retry, doubled for each next; 0: one second
+	Stall   time.Duration // how long a mirror may send nothing; 0: one minute
 }
 
 const tries = 4
@@ -81,6 +82,12 @@ func (a *Archive) get(ctx context.Context, url string, off int64) (io.ReadCloser
 }
 
 func (a *Archive) getOnce(ctx context.Context, url string, off int64) (body io.ReadCloser, again bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			cancel()
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, false, err
@@ -92,7 +99,13 @@ func (a *Archive) getOnce(ctx context.Context, url string, off int64) (body io.R
 	if client == nil {
 		client = http.DefaultClient
 	}
+	stall := a.Stall
+	if stall == 0 {
+		stall = time.Minute
+	}
+	timer := time.AfterFunc(stall, cancel)
 	resp, err := client.Do(req)
+	timer.Stop()
 	if err != nil {
 		// Refused connections and unknown names do not mend themselves in seconds.
 		return nil, !isRefusal(err), err
@@ -102,7 +115,7 @@ func (a *Archive) getOnce(ctx context.Context, url string, off int64) (body io.R
 		if err := atOffset(resp, off); err != nil {
 			return nil, true, errors.Join(err, resp.Body.Close())
 		}
-		return resp.Body, false, nil
+		return &guarded{resp.Body, stall, cancel}, false, nil
 	case resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusGone:
 		err = fmt.Errorf("%w: %s", ErrGone, url)
 	default:

@@ -137,13 +137,21 @@ func TestOpen(t *testing.T) {
 			if _, err := io.WriteString(w, content[:3333]); err != nil {
 				t.Error(err)
 			}
+		case calls == 3: // sends nothing more
+			w.Header().Set("Content-Range", "bytes 3333-9999/10000")
+			w.WriteHeader(http.StatusPartialContent)
+			if _, err := io.WriteString(w, content[3333:5000]); err != nil {
+				t.Error(err)
+			}
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
 		default:
 			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
 		}
 	}
 	server := httptest.NewServer(http.HandlerFunc(flaky))
 	defer server.Close()
-	a := &Archive{Mirrors: Mirrors{Main: {server.URL + "/debian"}}, Pause: time.Millisecond}
+	a := &Archive{Mirrors: Mirrors{Main: {server.URL + "/debian"}}, Pause: time.Millisecond, Stall: 200 * time.Millisecond}
 	got, err := a.Read(t.Context(), Main, "flaky", 1<<20)
 	if err != nil || string(got) != content {
 		t.Errorf("got %d bytes, %v", len(got), err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
 // resumed is a body that goes on where a broken connection left it.
@@ -45,4 +46,22 @@ func atOffset(resp *http.Response, off int64) error {
 	}
 	_, err := io.CopyN(io.Discard, resp.Body, off)
 	return err
+}
+
+// guarded is a body whose request is given up when nothing comes for too long.
+type guarded struct {
+	io.ReadCloser
+	stall  time.Duration
+	cancel context.CancelFunc
+}
+
+func (g *guarded) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(g.stall, g.cancel)
+	defer timer.Stop()
+	return g.ReadCloser.Read(p)
+}
+
+func (g *guarded) Close() error {
+	g.cancel()
+	return g.ReadCloser.Close()
 }
