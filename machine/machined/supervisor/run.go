@@ -3,12 +3,10 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -237,36 +235,6 @@ func (s *Supervisor) stopProcess(svc *service, child *reaper.Child) error {
 	}
 
 	return child.Err()
-}
-
-// killCgroup ends all processes of a cgroup at once (cgroup.kill, Documentation/admin-guide/cgroup-v2.rst).
-func killCgroup(dir string) error {
-	return os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-}
-
-// KillLeftovers ends what services left behind in their cgroups, such as containerd's shims. For use after StopAll.
-func (s *Supervisor) KillLeftovers() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for _, id := range s.order {
-		dir := s.services[id].spec.Command.Cgroup
-		if dir == "" {
-			continue
-		}
-
-		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil || len(procs) == 0 {
-			continue
-		}
-
-		n := bytes.Count(procs, []byte("\n"))
-		s.log.Info("killing what is left of a service", "id", id, "processes", n)
-
-		if err := killCgroup(dir); err != nil {
-			s.log.Error("killing what is left of a service", "id", id, "error", err)
-		}
-	}
 }
 
 // Health checks: soon after the start and whenever unhealthy, rarely when all is well.

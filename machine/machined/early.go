@@ -1,0 +1,71 @@
+//go:build linux
+
+package machined
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/talos-factory/talos-factory/machine/machined/cgroup"
+	"github.com/talos-factory/talos-factory/machine/machined/etcfiles"
+	"github.com/talos-factory/talos-factory/machine/machined/mounts"
+	"github.com/talos-factory/talos-factory/machine/machined/sysctl"
+)
+
+func (m *Machine) mountPseudo(context.Context) error {
+	unix.Umask(0o022)
+
+	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin"); err != nil {
+		return err
+	}
+
+	// Nothing is to propagate out of a container's mounts unless it says so; runc and the kubelet expect shared mounts.
+	if err := unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("making mounts shared: %w", err)
+	}
+
+	for _, mount := range mounts.Pseudo() {
+		err := mount.Do()
+		if err != nil && mount.Optional {
+			m.log.Info("optional mount left out", "target", mount.Target, "reason", err)
+
+			continue
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (m *Machine) setupCgroups(context.Context) error { return cgroup.Setup(cgroup.Root) }
+
+// A kernel that lacks a parameter is no reason not to boot, but one to say so.
+func (m *Machine) setSysctls(context.Context) error {
+	if err := sysctl.Apply("/proc/sys", sysctl.Defaults()); err != nil {
+		m.log.Error("setting kernel parameters", "error", err)
+	}
+
+	return nil
+}
+
+func (m *Machine) setLimits(context.Context) error {
+	const files = 1 << 20 // what containerd and etcd expect to be able to open
+
+	for resource, n := range map[int]uint64{unix.RLIMIT_NOFILE: files, unix.RLIMIT_CORE: 0} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return fmt.Errorf("setting limit %d: %w", resource, err)
+		}
+	}
+
+	return nil
+}
+
+func (m *Machine) bindEtc(context.Context) error { return etcfiles.Bind(etcfiles.Dir, "/etc") }
+
+func (m *Machine) firstHostname(context.Context) error { return unix.Sethostname([]byte("talos")) }
