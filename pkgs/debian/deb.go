@@ -78,7 +78,7 @@ func decompress(in io.Reader, kind string) (io.ReadCloser, error) {
 	case ".gz":
 		return gzip.NewReader(in)
 	case ".xz":
-		// Twice as fast as ulikunitz/xz; xz -9's dictionary of 64 MiB is the most we accept.
+		// A third faster than ulikunitz/xz; xz -9's dictionary of 64 MiB is the most we accept.
 		r, err := xz.NewReader(in, 1<<26)
 		if err != nil {
 			return nil, err
