@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"cmd/init":         {},
 	"cmd/machined":     {"machine"},
 	"cmd/talosctl":     {"api", "config", "version"},
-	"e2e":              {"build", "pkgs", "factory"},
+	"e2e":              {"build", "pkgs", "factory", "rootfs", "format"},
 }
 
 func TestLayers(t *testing.T) {

@@ -47,7 +47,7 @@ func runTests(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer store.Close()
-	engine = &build.Engine{Store: store, Executor: build.NewLocal(store)}
+	engine = &build.Engine{Store: store, Executor: &build.LocalExecutor{Store: store}}
 	release, err = factory.NewRelease(checkout, "amd64")
 	if err != nil {
 		return 0, err

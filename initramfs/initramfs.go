@@ -7,6 +7,8 @@ package initramfs
 
 import (
 	"fmt"
+	"io/fs"
+	"time"
 
 	"github.com/talos-factory/talos-factory/format/cpio"
 	"github.com/talos-factory/talos-factory/format/extent"
@@ -14,12 +16,12 @@ import (
 
 // Plan returns the cpio with init and squashfs, which are whole blobs.
 func Plan(init, squashfs extent.Blob) (*extent.Plan, error) {
-	plan, err := cpio.New([]cpio.Entry{
-		cpio.Directory("dev", 0o755),
-		cpio.CharDevice("dev/console", 0o600, 5, 1),
-		cpio.File("init", 0o755, extent.FromBlob(init)),
-		cpio.File("rootfs.sqsh", 0o444, extent.FromBlob(squashfs)),
-	})
+	plan, err := cpio.Plan([]cpio.Entry{
+		{Path: "dev", Mode: fs.ModeDir | 0o755},
+		{Path: "dev/console", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Major: 5, Minor: 1},
+		{Path: "init", Mode: 0o755, Content: extent.FromBlob(init)},
+		{Path: "rootfs.sqsh", Mode: 0o444, Content: extent.FromBlob(squashfs)},
+	}, time.Unix(0, 0))
 	if err != nil {
 		return nil, fmt.Errorf("planning initramfs: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,16 +20,21 @@ func gcCommand(opts *options) *cobra.Command {
 		Example: `  factory gc --max-age 720h
   factory gc --max-size 20`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			store, err := build.OpenStore(opts.store)
 			if err != nil {
 				return fmt.Errorf("opening store: %w", err)
 			}
+			defer func() { err = errors.Join(err, store.Close()) }()
 			report, err := store.GC(cmd.Context(), build.GCOptions{MaxAge: maxAge, MaxSize: maxSizeGiB << 30})
+			if errors.Is(err, build.ErrBusy) {
+				return withHint(err, "run factory gc when no build runs")
+			}
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), report)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %d entries (%d MiB), kept %d (%d MiB)\n",
+				report.Removed, report.RemovedBytes>>20, report.Kept, report.KeptBytes>>20)
 			return err
 		},
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/talos-factory/talos-factory/pkgs"
 )
 
 // run executes one command line and returns its exit status: 0, 1 for an error, 130 for an interrupt.
@@ -52,8 +54,11 @@ func rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&opts.store, "store", "", "folder of the store (default: talos-factory in the user's cache folder)")
 	flags.StringVar(&opts.isolation, "isolation", "", "weaker isolation of actions, recorded with their results (see the error that asks for it)")
-	flags.StringVar(&opts.progress, "progress", "auto", "progress display: auto, tty, plain")
+	flags.StringVar(&opts.progress, "progress", "auto", "progress display: auto, tty, plain or quiet")
 	flags.StringVar(&opts.checkout, "checkout", "", "the repository to build from (default: the one this folder is in)")
+	flags.StringArrayVar(&opts.mirrors, "mirror", nil, "base `URL` of a Debian mirror (default: those of the host's apt)")
+	flags.StringVar(&opts.bundle, "bundle", "", "OCI `REF` of a vendored bundle, asked first (default: $"+pkgs.BundleEnv+")")
+	flags.StringVar(&opts.snapshot, "snapshot", "", "base `URL` of a snapshot service, asked last (default: $"+pkgs.SnapshotEnv+")")
 	root.AddCommand(
 		buildCommand(&opts), graphCommand(&opts), explainCommand(&opts), gcCommand(&opts),
 		bootCommand(&opts), pkgsCommand(), toolsCommand(&opts),

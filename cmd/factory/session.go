@@ -18,6 +18,9 @@ type options struct {
 	isolation string
 	progress  string
 	checkout  string
+	mirrors   []string
+	bundle    string
+	snapshot  string
 }
 
 // session is an engine with its store and its display; close it before the process ends.
@@ -28,7 +31,7 @@ type session struct {
 
 // open makes an engine whose progress is drawn on out.
 func (o *options) open(out io.Writer) (*session, error) {
-	mode, err := progress.ParseMode(o.progress)
+	isolation, err := build.ParseIsolation(o.isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -36,15 +39,11 @@ func (o *options) open(out io.Writer) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
-	executor, err := build.NewLocal(store, o.isolation)
+	display, err := progress.New(out, o.progress)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	display, err := progress.New(out, mode)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return &session{&build.Engine{Store: store, Executor: executor, Progress: display}, display}, nil
+	return &session{&build.Engine{Store: store, Executor: &build.LocalExecutor{Store: store, Mode: isolation}, Progress: display}, display}, nil
 }
 
 func (s *session) close() error {
@@ -64,7 +63,13 @@ func (o *options) release(arch string) (*factory.Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding checkout: %w", err)
 	}
-	return factory.NewRelease(checkout, arch)
+	release, err := factory.NewRelease(checkout, arch)
+	if err != nil {
+		return nil, err
+	}
+	fetcher := release.Fetcher()
+	fetcher.Mirrors, fetcher.Bundle, fetcher.Snapshot = o.mirrors, o.bundle, o.snapshot
+	return release, nil
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
