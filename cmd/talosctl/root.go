@@ -37,10 +37,10 @@ func newRoot() *cobra.Command {
 		Example: `  talosctl gen config lab https://10.0.0.2:6443
   talosctl apply-config --insecure -n 10.0.0.2 -f controlplane.yaml
   talosctl --talosconfig talosconfig -n 10.0.0.2 services`,
+		Args:          cobra.ArbitraryArgs, // unknown commands are helpOrUnknown's
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:          helpOrUnknown,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -62,15 +62,22 @@ func newRoot() *cobra.Command {
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return hint(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), "see `%s --help`", cmd.CommandPath())
-		},
+		Args: cobra.ArbitraryArgs,
+		RunE: helpOrUnknown,
 	}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+func helpOrUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text = fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), near[0])
+	}
+	return hint(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), "%s", text)
 }
 
 // exactly is like cobra.ExactArgs, but its error says what is wanted.

@@ -216,6 +216,10 @@ func explainCall(err error) error {
 	case strings.Contains(text, "certificate required") || strings.Contains(text, "bad certificate") || strings.Contains(text, "unknown certificate authority"):
 		return hint(errors.New("the machine refused the client's certificate"),
 			"it has a configuration: use the talosconfig that was made with it, without --insecure")
+	case s.Code() == codes.Unavailable && (strings.Contains(text, "broken pipe") || strings.Contains(text, "connection reset") || strings.Contains(text, "EOF")):
+		// With TLS 1.3 a refusal may come after the client has begun to write.
+		return hint(errors.New("the machine closed the connection"),
+			"one with a configuration wants the talosconfig that was made with it; one without is asked with --insecure")
 	case s.Code() == codes.Unavailable:
 		return hint(plain, "is the machine up, and is its port %s reachable from here?", apiPort)
 	case s.Code() == codes.Unimplemented:
