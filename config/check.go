@@ -12,6 +12,9 @@ import (
 // maxDepth bounds the nesting of what is checked by recursion.
 const maxDepth = 64
 
+// maxFaults is more than anybody mends at once.
+const maxFaults = 20
+
 // check compares a document with the Go type it is going to be decoded into and reports
 // every fault with its place. It is done before decoding, because the decoder's own
 // messages quote values, which may be secrets.
@@ -24,6 +27,12 @@ func check(node *yaml.Node, into any) error {
 type schemaCheck struct{ faults []error }
 
 func (c *schemaCheck) fault(node *yaml.Node, format string, args ...any) {
+	if len(c.faults) == maxFaults {
+		c.faults = append(c.faults, errors.New("and more"))
+	}
+	if len(c.faults) > maxFaults {
+		return
+	}
 	c.faults = append(c.faults, fault(node, format, args...))
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // maxSize is far more than any configuration, and less than would hurt a machine.
-const maxSize = 4 << 20
+const maxSize = 1 << 20
 
 // Load reads a machine configuration and validates it. Every fault that it finds has its
 // own line in the error.

@@ -114,6 +114,13 @@ func TestLoadRefusesNothing(t *testing.T) {
 	}
 }
 
+func TestLoadEndsItsList(t *testing.T) {
+	_, err := config.Load([]byte(strings.Repeat("nonsense: 1\n", 1000)))
+	if err == nil || strings.Count(err.Error(), "\n") > 30 || !strings.HasSuffix(err.Error(), "and more") {
+		t.Errorf("error %q", err)
+	}
+}
+
 // What other generators of the field write is taken, and said to have no effect.
 func TestLoadForeignFields(t *testing.T) {
 	text := strings.Replace(encode(t, generated(t).ControlPlane), "\ncluster:\n",
