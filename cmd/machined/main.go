@@ -33,6 +33,6 @@ func run(ctx context.Context, name string, args []string) error {
 		// machined forks restricted children from threads it throws away, and the first thread cannot be thrown away.
 		runtime.LockOSThread()
 
-		return machined.Main(ctx, args, machined.Options{})
+		return machined.Main(ctx, args)
 	}
 }

@@ -126,9 +126,7 @@ func (m *Machine) applyConfig(context.Context) error {
 		params = append(params, sysctl.Parameter{Key: key, Value: value})
 	}
 
-	if err := sysctl.Apply("/proc/sys", params); err != nil {
-		m.log.Error("setting kernel parameters of the configuration", "error", err)
-	}
+	m.applySysctls(params)
 
 	m.refreshCertificates()
 
@@ -290,7 +288,7 @@ func (m *Machine) issue(ctx context.Context, c *config.Config, hosts []string) e
 	defer cancel()
 
 	if c.Machine.Type == config.Worker {
-		api, err := certs.Worker(ctx, c, hosts, m.options.Join)
+		api, err := certs.Worker(ctx, c, hosts)
 		if err != nil {
 			return err
 		}

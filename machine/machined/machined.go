@@ -25,7 +25,6 @@ import (
 
 	"github.com/talos-factory/talos-factory/config"
 	"github.com/talos-factory/talos-factory/machine/machined/boot"
-	"github.com/talos-factory/talos-factory/machine/machined/certs"
 	"github.com/talos-factory/talos-factory/machine/machined/containers"
 	"github.com/talos-factory/talos-factory/machine/machined/disk"
 	"github.com/talos-factory/talos-factory/machine/machined/kmsg"
@@ -39,15 +38,8 @@ import (
 // fatalDelay lets a person read the console before the machine tries again.
 const fatalDelay = 10 * time.Second
 
-// Options are what main hands in.
-type Options struct {
-	// Join is trustd's client; without it a worker cannot get a certificate.
-	Join certs.Join
-}
-
 // Machine is the running machine.
 type Machine struct {
-	options    Options
 	log        *slog.Logger
 	reaper     *reaper.Reaper
 	supervisor *supervisor.Supervisor
@@ -82,16 +74,16 @@ type stop struct {
 	why    string
 }
 
-func newMachine(options Options, log *slog.Logger) *Machine {
+func newMachine(log *slog.Logger) *Machine {
 	return &Machine{
-		options: options, log: log, stage: state.StageBooting,
+		log: log, stage: state.StageBooting,
 		stops: make(chan stop, 1), refresh: make(chan struct{}, 1), configured: make(chan struct{}),
 		containers: containers.New(containerdSocket),
 	}
 }
 
 // Main runs machined with the arguments of its process. It returns only if it could not start at all.
-func Main(ctx context.Context, args []string, options Options) error {
+func Main(ctx context.Context, args []string) error {
 	if len(args) > 1 && args[1] == "--print-boot" {
 		return printBoot(os.Stdout)
 	}
@@ -108,7 +100,7 @@ func Main(ctx context.Context, args []string, options Options) error {
 		log.Error("opening the kernel log", "error", err)
 	}
 
-	end(log, newMachine(options, log).run(ctx))
+	end(log, newMachine(log).run(ctx))
 
 	return errors.New("internal error: the machine did not stop")
 }

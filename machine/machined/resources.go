@@ -138,6 +138,10 @@ func (m *Machine) resourcesFor(t resource.Type) *grpc.Server {
 
 func (m *Machine) listen(g *grpc.Server, path string, uid, gid int, mode os.FileMode) error {
 	dir := filepath.Dir(path)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // every daemon passes through it
+		return err
+	}
+
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (m *Machine) table() boot.Table {
 
 // printBoot shows the table to a person.
 func printBoot(w io.Writer) error {
-	t := newMachine(Options{}, slog.New(slog.DiscardHandler)).table()
+	t := newMachine(slog.New(slog.DiscardHandler)).table()
 
 	fmt.Fprintln(w, "boot:")
 

@@ -9,7 +9,6 @@ package certs
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -19,20 +18,14 @@ import (
 	"github.com/talos-factory/talos-factory/config"
 	"github.com/talos-factory/talos-factory/config/pki"
 	"github.com/talos-factory/talos-factory/machine/state"
+	"github.com/talos-factory/talos-factory/machine/trustclient"
 )
-
-// trustdPort is where control planes sign workers' requests.
-const trustdPort = "50001"
 
 // clientLifetime is how long the certificate lasts with which a control plane's apid calls others; it is issued anew far more often.
 const clientLifetime = 24 * time.Hour
 
 // impersonator is the role that may say on whose behalf it calls.
 const impersonator = "os:impersonator"
-
-// Join asks a control plane's trustd to sign a request for a server certificate. It returns the certificate and all CAs that the
-// cluster accepts.
-type Join func(ctx context.Context, address string, ca []byte, token string, csr []byte) (crt, cas []byte, err error)
 
 // Maintenance returns what apid shows before there is a configuration, and the fingerprint that a person compares.
 func Maintenance(now time.Time) (state.APICertificatesSpec, string, error) {
@@ -74,44 +67,31 @@ func ControlPlane(c *config.Config, now time.Time, hosts []string) (state.APICer
 	return api, trustd, nil
 }
 
-// Worker returns what apid of a worker shows.
-func Worker(ctx context.Context, c *config.Config, hosts []string, join Join) (state.APICertificatesSpec, error) {
+// Worker returns what apid of a worker shows, as the control plane's trustd signs it.
+func Worker(ctx context.Context, c *config.Config, hosts []string) (state.APICertificatesSpec, error) {
 	var api state.APICertificatesSpec
 
-	if join == nil {
-		return api, errors.New("cannot get a certificate: this build has no client of trustd")
-	}
-
-	address, err := trustdAddress(c.Cluster.ControlPlane.Endpoint)
+	host, err := controlPlane(c)
 	if err != nil {
 		return api, err
 	}
 
-	key, csr, err := pki.Request(hosts...)
+	pair, cas, err := trustclient.Certificate(ctx, trustclient.Request{Host: host, CAs: accepted(c), Token: c.Machine.Token, Hosts: hosts})
 	if err != nil {
-		return api, fmt.Errorf("making a certificate request: %w", err)
+		return api, fmt.Errorf("asking trustd at %s for a certificate: %w", host, err)
 	}
 
-	crt, cas, err := join(ctx, address, accepted(c), c.Machine.Token.Reveal(), csr)
-	if err != nil {
-		return api, fmt.Errorf("asking trustd at %s for a certificate: %w", address, err)
-	}
-
-	api.AcceptedCAs, api.Server = cas, state.KeyPair{Crt: crt, Key: key}
-	if len(cas) == 0 {
-		api.AcceptedCAs = accepted(c)
-	}
-
-	return api, nil
+	return state.APICertificatesSpec{AcceptedCAs: cas, Server: keyPair(pair)}, nil
 }
 
-func trustdAddress(endpoint string) (string, error) {
-	u, err := url.Parse(endpoint)
+// controlPlane is the host of the cluster's endpoint.
+func controlPlane(c *config.Config) (string, error) {
+	u, err := url.Parse(c.Cluster.ControlPlane.Endpoint)
 	if err != nil || u.Hostname() == "" {
-		return "", fmt.Errorf("cannot find trustd: cluster.controlPlane.endpoint %q has no host", endpoint)
+		return "", fmt.Errorf("cannot find trustd: cluster.controlPlane.endpoint %q has no host", c.Cluster.ControlPlane.Endpoint)
 	}
 
-	return net.JoinHostPort(u.Hostname(), trustdPort), nil
+	return u.Hostname(), nil
 }
 
 func keyPair(p pki.Pair) state.KeyPair { return state.KeyPair{Crt: p.Crt, Key: p.Key} }
@@ -146,8 +126,8 @@ func Hosts(c *config.Config, names []string, addresses []net.IP) []string {
 
 	add(c.Machine.CertSANs...)
 
-	if u, err := url.Parse(c.Cluster.ControlPlane.Endpoint); err == nil && c.Machine.Type == config.ControlPlane {
-		add(u.Hostname())
+	if host, err := controlPlane(c); err == nil && c.Machine.Type == config.ControlPlane {
+		add(host)
 	}
 
 	return hosts

@@ -242,9 +242,12 @@ const (
 	healthTimeout  = 5 * time.Second
 	healthSoon     = 100 * time.Millisecond
 	healthInterval = 5 * time.Second
+	healthGrace    = 5 * time.Second // not answering yet is no news that long
 )
 
 func (s *Supervisor) watchHealth(ctx context.Context, svc *service, child *reaper.Child) {
+	begun := time.Now()
+
 	for wait := time.Duration(0); sleep(ctx, wait); {
 		err := error(nil)
 
@@ -259,7 +262,7 @@ func (s *Supervisor) watchHealth(ctx context.Context, svc *service, child *reape
 			return
 		}
 
-		s.setHealth(svc, child.PID, err)
+		s.setHealth(svc, child.PID, err, time.Since(begun) < healthGrace)
 
 		switch {
 		case svc.spec.Health == nil:
@@ -273,7 +276,7 @@ func (s *Supervisor) watchHealth(ctx context.Context, svc *service, child *reape
 }
 
 // setHealth records the result of a check of one process, if that still is the service's process.
-func (s *Supervisor) setHealth(svc *service, pid int, err error) {
+func (s *Supervisor) setHealth(svc *service, pid int, err error, grace bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -293,10 +296,9 @@ func (s *Supervisor) setHealth(svc *service, pid int, err error) {
 		return
 	}
 
-	starting := st.HealthUnknown && !healthy // not answering yet is no news
 	st.HealthMessage = message
 
-	if starting {
+	if grace && st.HealthUnknown && !healthy {
 		return
 	}
 
@@ -305,6 +307,6 @@ func (s *Supervisor) setHealth(svc *service, pid int, err error) {
 	if healthy {
 		s.event(svc, Running, "Health check successful")
 	} else {
-		s.event(svc, Running, "Health check failed: %s", message)
+		s.event(svc, Running, "Health check failed: %s (last output: %s)", message, lastLine(svc.output.Tail(1)))
 	}
 }

@@ -60,8 +60,9 @@ func Defaults() []Parameter {
 // Path is the parameter's file below /proc/sys.
 func (p Parameter) Path() string { return strings.ReplaceAll(p.Key, ".", "/") }
 
-// Apply writes the parameters below root ("/proc/sys"). All are tried; the error joins those refused.
-func Apply(root string, params []Parameter) error {
+// Apply writes the parameters below root ("/proc/sys"). All are tried; the errors are of
+// those refused.
+func Apply(root string, params []Parameter) []error {
 	var errs []error
 
 	for _, p := range params {
@@ -77,5 +78,5 @@ func Apply(root string, params []Parameter) error {
 		errs = append(errs, fmt.Errorf("setting %s: %w", p.Key, err))
 	}
 
-	return errors.Join(errs...)
+	return errs
 }
