@@ -118,6 +118,9 @@ func (s *Step) checkFields() error {
 	if s.Name == "" || len(s.Argv) == 0 || len(s.Outputs) == 0 {
 		return fmt.Errorf("it needs a name, a command and at least one output")
 	}
+	if s.Dir != "" && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir) {
+		return fmt.Errorf("directory %q is not absolute and clean", s.Dir)
+	}
 	taken := map[string]bool{"/proc": true, "/dev": true, sandbox.WorkDir: true, sandbox.OutDir: true, sandbox.TmpDir: true}
 	claim := func(p string) error {
 		if !path.IsAbs(p) || path.Clean(p) != p {

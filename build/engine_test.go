@@ -172,7 +172,7 @@ func TestTreeIsFrozenAndMadeOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]string{".": "dr-xr-xr-x", "a": "dr-xr-xr-x", "a/b": "dr-xr-xr-x", "a/b/c": "-r-xr-xr-x"} {
+		for name, want := range map[string]string{".": "drwxr-xr-x", "a": "drwxr-xr-x", "a/b": "drwxr-xr-x", "a/b/c": "-r-xr-xr-x"} {
 			info, err := os.Stat(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)
@@ -209,20 +209,21 @@ func TestFailureIsToldOnce(t *testing.T) {
 func TestStepsThatCannotBe(t *testing.T) {
 	tree := &Tree{Name: "t", Spec: []byte("t")}
 	for want, change := range map[string]func(*Step){
-		"nothing is mounted at /":       func(s *Step) { s.Mounts = nil },
-		"has 0 sources":                 func(s *Step) { s.Inputs = []Input{{Path: "/x"}} },
-		"has 2 sources":                 func(s *Step) { s.Inputs = []Input{{Path: "/x", Bytes: []byte{}, HostFile: "y"}} },
-		"path \"x\" is not absolute":    func(s *Step) { s.Inputs = []Input{{Path: "x", Bytes: []byte{}}} },
-		"path /out is taken":            func(s *Step) { s.Inputs = []Input{{Path: "/out", Bytes: []byte{}}} },
-		"no name for an output":         func(s *Step) { s.Outputs = []string{"../x"} },
-		"needs its own output":          func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{s, "o"}}} },
-		"which has no such output":      func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{toolStep(tree, "n"), "p"}}} },
-		"cannot build two steps named":  func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{toolStep(tree, "s"), "o"}}} },
-		"is not valid UTF-8":            func(s *Step) { s.Argv = []string{"\xff"} },
-		"at least one output":           func(s *Step) { s.Outputs = nil },
-		"no name for a cache":           func(s *Step) { s.Caches = []Cache{{"a/b", "/c"}} },
-		"is a fetch without a digest":   func(s *Step) { s.Inputs = []Input{{Path: "/x", Fetch: &Fetch{}}} },
-		"has no tree or one without a ": func(s *Step) { s.Mounts = []Mount{{"/", &Tree{}}} },
+		"nothing is mounted at /":         func(s *Step) { s.Mounts = nil },
+		"has 0 sources":                   func(s *Step) { s.Inputs = []Input{{Path: "/x"}} },
+		"has 2 sources":                   func(s *Step) { s.Inputs = []Input{{Path: "/x", Bytes: []byte{}, HostFile: "y"}} },
+		"path \"x\" is not absolute":      func(s *Step) { s.Inputs = []Input{{Path: "x", Bytes: []byte{}}} },
+		"path /out is taken":              func(s *Step) { s.Inputs = []Input{{Path: "/out", Bytes: []byte{}}} },
+		"directory \"x\" is not absolute": func(s *Step) { s.Dir = "x" },
+		"no name for an output":           func(s *Step) { s.Outputs = []string{"../x"} },
+		"needs its own output":            func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{s, "o"}}} },
+		"which has no such output":        func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{toolStep(tree, "n"), "p"}}} },
+		"cannot build two steps named":    func(s *Step) { s.Inputs = []Input{{Path: "/x", Output: &OutputRef{toolStep(tree, "s"), "o"}}} },
+		"is not valid UTF-8":              func(s *Step) { s.Argv = []string{"\xff"} },
+		"at least one output":             func(s *Step) { s.Outputs = nil },
+		"no name for a cache":             func(s *Step) { s.Caches = []Cache{{"a/b", "/c"}} },
+		"is a fetch without a digest":     func(s *Step) { s.Inputs = []Input{{Path: "/x", Fetch: &Fetch{}}} },
+		"has no tree or one without a ":   func(s *Step) { s.Mounts = []Mount{{"/", &Tree{}}} },
 	} {
 		s := toolStep(tree, "s", "x")
 		change(s)

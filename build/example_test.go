@@ -23,6 +23,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer os.RemoveAll(dir)
 	store, err := build.OpenStore(dir) // "" is the user's cache folder
 	if err != nil {
 		log.Fatal(err)

@@ -68,8 +68,8 @@ func touch(path string) {
 	_ = os.Chtimes(path, now, now)
 }
 
-// removeTree removes a directory whose folders may lack write permission, as those of a
-// tree do and as a step may leave them; os.RemoveAll gives up there unless it is root.
+// removeTree removes a directory whose folders may lack write permission, as a
+// step may leave them; os.RemoveAll gives up there unless it is root.
 func removeTree(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

@@ -90,6 +90,24 @@ func (s *Store) trim(ctx context.Context, opts GCOptions) (GCReport, error) {
 	return report, nil
 }
 
+// keep marks as used what a cached step consists of. Its fetches are among that, though they were not
+// needed: once gone, they may no longer be had anywhere. Trees can always be made again.
+func (s *Store) keep(step *Step, outputs map[string]Blob) {
+	for _, b := range outputs {
+		touch(s.sealPath(b.Digest))
+	}
+	for _, in := range step.Inputs {
+		if in.Fetch != nil {
+			touch(s.sealPath(in.Fetch.Blob.Digest))
+		}
+	}
+	for _, m := range step.Mounts {
+		for _, f := range m.Tree.Fetches {
+			touch(s.sealPath(f.Blob.Digest))
+		}
+	}
+}
+
 func (s *Store) emptyLocks() error {
 	entries, err := os.ReadDir(s.path("locks"))
 	for _, e := range entries {

@@ -33,6 +33,16 @@ func (x *LocalExecutor) mode() Isolation {
 	return x.Mode
 }
 
+// Preflight tells whether this host lets sandboxes be made; the engine asks before it fetches for hours.
+func (x *LocalExecutor) Preflight(ctx context.Context) (err error) {
+	scratch, err := os.MkdirTemp(x.Store.path("tmp"), "preflight-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeTree(scratch)) }()
+	return sandbox.Preflight(ctx, scratch, x.mode())
+}
+
 // Execute runs the action and stores its outputs.
 func (x *LocalExecutor) Execute(ctx context.Context, a *Action, log io.Writer) (_ map[string]Blob, err error) {
 	scratch, err := os.MkdirTemp(x.Store.path("tmp"), "run-")

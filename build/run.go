@@ -16,10 +16,11 @@ type run struct {
 	ctx    context.Context // ends at the first failure, which is its cause
 	cancel context.CancelCauseFunc
 
-	resolved flight[*Step, Result] // digests are known; the bytes need not be there
-	ensured  flight[*Step, Result] // the bytes are there
-	trees    flight[Digest, struct{}]
-	fetched  flight[Digest, struct{}]
+	preflight flight[struct{}, struct{}]
+	resolved  flight[*Step, Result] // digests are known; the bytes need not be there
+	ensured   flight[*Step, Result] // the bytes are there
+	trees     flight[Digest, struct{}]
+	fetched   flight[Digest, struct{}]
 }
 
 func newRun(ctx context.Context, e *Engine) *run {
@@ -115,6 +116,7 @@ func (r *run) action(s *Step, bring func(*Step) (Result, error)) (*Action, error
 }
 
 func (r *run) cached(s *Step, rec record) Result {
+	r.e.Store.keep(s, rec.Outputs)
 	r.e.count(rec.Action, true)
 	r.e.emit(Event{Kind: KindStep, Name: s.Name, State: Started, Cached: true})
 	r.e.emit(Event{Kind: KindStep, Name: s.Name, State: Done, Cached: true})
@@ -138,6 +140,11 @@ func (rec record) fits(a *Action) bool {
 // execute runs a step: it brings its inputs, and then looks once more, because another process may have been faster
 // or an input that had to be made again may have come out different.
 func (r *run) execute(s *Step) (Result, error) {
+	if _, err := r.preflight.do(struct{}{}, func() (struct{}, error) {
+		return struct{}{}, r.e.Executor.Preflight(r.ctx)
+	}); err != nil {
+		return Result{}, err
+	}
 	a, err := r.inputs(s)
 	if err != nil {
 		return Result{}, err

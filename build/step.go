@@ -22,8 +22,8 @@ type Tree struct {
 	Name    string
 	Spec    []byte  // canonical, complete description; hashed
 	Fetches []Fetch // in the store before Make is called
-	// Make fills dir, which exists and is empty. Afterwards the engine takes away all
-	// write permissions, sets every modification time to Epoch, and renames dir in place.
+	// Make fills dir, which exists and is empty. Afterwards the engine makes all files 0444 or
+	// 0555 and all directories 0755, sets every modification time to Epoch, and renames dir in place.
 	Make func(ctx context.Context, dir string, open func(Digest) (*os.File, error)) error
 }
 

@@ -68,22 +68,15 @@ func publishDir(from, to string) error {
 	if err := errors.Join(unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
 		return err
 	}
-	// Renaming a directory rewrites its "..", which needs write permission on it.
-	if err := os.Chmod(from, 0o755); err != nil {
-		return err
-	}
 	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	if err := os.Chmod(to, 0o555); err != nil {
 		return err
 	}
 	return errors.Join(setEpoch(to), syncDir(filepath.Dir(to)))
 }
 
-// freeze makes a tree independent of when and by whom it was made: no write permissions, no
-// setuid bits (which an ordinary user could not keep), one modification time. Directories come last, from
-// the deepest up, because setting a file's time moves nothing but making it unwritable must not stop us.
+// freeze makes a tree independent of when and by whom it was made: files are 0444 or 0555, so without setuid bits, which an
+// ordinary user could not keep; directories are 0755, so that their owner can remove them (sandboxes mount the
+// whole read-only); all have one modification time. Directories come last, from the deepest up.
 func freeze(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -101,7 +94,7 @@ func freeze(dir string) error {
 	}
 	sort.Sort(sort.Reverse(sort.StringSlice(dirs)))
 	for _, path := range dirs {
-		if err := os.Chmod(path, 0o555); err != nil {
+		if err := os.Chmod(path, 0o755); err != nil {
 			return err
 		}
 		if err := setEpoch(path); err != nil {

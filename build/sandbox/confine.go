@@ -18,7 +18,6 @@ func confine() error {
 	if err := unix.Setdomainname([]byte("(none)")); err != nil {
 		return fmt.Errorf("setting the domain name: %w", err)
 	}
-	unix.Umask(0o022)
 	if err := limit(); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type mounter struct {
 
 // private keeps our mounts from the host, and moves to the scratch directory.
 func (m *mounter) private() error {
+	unix.Umask(0o022) // before the first mount point is made, so that none has the caller's
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (m *mounter) ownDirs() error {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 	}
-	return os.Chmod(path.Base(TmpDir), 0o1777)
+	return os.Chmod(path.Base(TmpDir), 0o777|os.ModeSticky)
 }
 
 func hasInner(all []Bind, dir string) bool {

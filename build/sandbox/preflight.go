@@ -1,12 +1,24 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
+
+// Preflight makes a sandbox that runs nothing, in the empty directory scratch, to see whether the
+// host allows it. The error is a *RefusedError if it does not.
+func Preflight(ctx context.Context, scratch string, mode Isolation) error {
+	root := filepath.Join(scratch, "empty")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	return Run(ctx, Spec{Scratch: scratch, Trees: []Bind{{Host: root, Path: "/"}}, Dir: WorkDir, Isolation: mode}, Stdio{})
+}
 
 // RefusedError says that the host does not let the sandbox be made, which part it refuses, and
 // where to look. It is a property of the host, not of the command.

@@ -91,6 +91,9 @@ func run(spec Spec) report {
 			return failed(s.name, err)
 		}
 	}
+	if len(spec.Argv) == 0 {
+		return report{} // Preflight
+	}
 	pid, err := start(spec)
 	if err != nil {
 		return failed(stageStart, err)
