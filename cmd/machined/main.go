@@ -24,6 +24,9 @@ func main() {
 }
 
 func run(ctx context.Context, name string, args []string) error {
+	// What ps shows would be "exe", because machined starts its daemons as /proc/self/exe.
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
+
 	switch name {
 	case "apid":
 		return apid.Main(ctx, args[1:])

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"syscall"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -51,7 +52,9 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 	}
 	defer func() { err = orFirst(err, container.Delete(cleanup, containerd.WithSnapshotCleanup)) }()
 
-	task, err := container.NewTask(ctx, cio.NewCreator(cio.WithStreams(job.Stdin, job.Stdout, job.Stderr)))
+	input := newInput(job.Stdin)
+
+	task, err := container.NewTask(ctx, cio.NewCreator(cio.WithStreams(input.reader(), job.Stdout, job.Stderr)))
 	if err != nil {
 		return 0, fmt.Errorf("creating the container's process: %w", err)
 	}
@@ -69,8 +72,16 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 		return 0, fmt.Errorf("starting the container: %w", err)
 	}
 
+	ended := input.ended
+
 	for {
 		select {
+		case <-ended: // the shim holds the other end open until it is told
+			ended = nil
+
+			if err := task.CloseIO(ctx, containerd.WithStdinCloser); err != nil {
+				return 0, fmt.Errorf("closing the container's input: %w", err)
+			}
 		case status := <-exited:
 			task.IO().Wait() // the rest of its output
 
@@ -85,6 +96,33 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// input is a job's standard input that tells of its end.
+type input struct {
+	from  io.Reader
+	once  sync.Once
+	ended chan struct{}
+}
+
+func newInput(from io.Reader) *input { return &input{from: from, ended: make(chan struct{})} }
+
+// reader is nil without an input, which containerd takes to mean /dev/null.
+func (i *input) reader() io.Reader {
+	if i.from == nil {
+		return nil
+	}
+
+	return i
+}
+
+func (i *input) Read(p []byte) (int, error) {
+	n, err := i.from.Read(p)
+	if err != nil {
+		i.once.Do(func() { close(i.ended) })
+	}
+
+	return n, err
 }
 
 func orFirst(first, second error) error {
