@@ -157,7 +157,13 @@ func TestFullDiskIsOneClearError(t *testing.T) {
 func TestInterruptedBuild(t *testing.T) {
 	e := newEngine(t, t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(500*time.Millisecond, func() { cancel(errors.New("interrupted")) })
+	go func() {
+		// Also shows that toolRuns, which other tests rely on to be false, can be true.
+		for ctx.Err() == nil && !toolRuns(t, e.Store.Dir()) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		cancel(errors.New("interrupted"))
+	}()
 	_, err := e.Build(ctx, toolStep(toolTree(t), "slow", "sh", "child", "sleep 1h"))
 	if err == nil || err.Error() != "interrupted" {
 		t.Errorf("got %v, want the cause alone", err)

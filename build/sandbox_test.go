@@ -190,10 +190,9 @@ func waitNoTools(t *testing.T, store string) {
 func toolRuns(t *testing.T, store string) bool {
 	t.Helper()
 	id := toolTree(t).ID()
-	var want os.FileInfo
 	want, err := os.Stat(filepath.Join(store, "trees", id.String(), "bin/tool"))
 	if err != nil {
-		t.Fatal(err)
+		return false // not made yet
 	}
 	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range exes {
