@@ -42,7 +42,7 @@ its console.`,
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		reply, err := machine.NewMachineServiceClient(s).ApplyConfiguration(s.all(cmd.Context()), &machine.ApplyConfigurationRequest{
 			Data: data, Mode: machine.ApplyConfigurationRequest_Mode(m), DryRun: *dry,
 		})

@@ -21,7 +21,7 @@ func debugContainerCommand(t *target) *cobra.Command {
 		Use: "container IMAGE [-- ARGUMENT...]", Short: "Run a container and show what it prints",
 		Long: `Run a container and show what it prints. It ends with the command and leaves nothing
 behind; the exit status is the container's. The image must be on the machine.`,
-		Example: "  talosctl -n 10.0.0.2 image import tools.tar\n  talosctl -n 10.0.0.2 debug container docker.io/library/tools:latest -- /bin/look around",
+		Example: "  talosctl -n 10.0.0.2 image import tools.tar\n  talosctl -n 10.0.0.2 debug container registry.example/tools:latest -- /bin/look around",
 		Args:    between(1, -1),
 	}
 	interactive := cmd.Flags().Bool("stdin", false, "pass standard input to the container")
@@ -37,7 +37,7 @@ behind; the exit status is the container's. The image must be on the machine.`,
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		ctx, err := s.one(cmd.Context(), "run a container")
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func runContainer(stream containerStream, spec *machine.DebugContainerRunRequest
 		return err
 	}
 	go func() { // ends with the stream, or with the process if the terminal is silent
-		defer stream.CloseSend()
+		defer func() { _ = stream.CloseSend() }() // a stream that has ended says so to Recv
 		buffer := make([]byte, 16<<10)
 		for {
 			n, err := stdin.Read(buffer)

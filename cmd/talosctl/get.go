@@ -35,7 +35,7 @@ TYPE is a name or an alias; "talosctl get rd" lists them all.`,
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		if *watch && len(s.nodes) > 1 {
 			return hint(errors.New("cannot watch several machines at once"), "choose one with --nodes")
 		}

@@ -44,7 +44,7 @@ func imageListCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		table := newTable(cmd.OutOrStdout(), "NODE|IMAGE|DIGEST|SIZE|CREATED")
 		err = s.each(cmd.Context(), func(ctx context.Context, node string) error {
 			stream, err := machine.NewImageServiceClient(s).List(ctx, &machine.ImageServiceListRequest{Containerd: instance})
@@ -81,7 +81,7 @@ func imagePullCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		return s.each(cmd.Context(), func(ctx context.Context, node string) error {
 			stream, err := machine.NewImageServiceClient(s).Pull(ctx, &machine.ImageServicePullRequest{Containerd: instance, ImageRef: args[0]})
 			if err != nil {
@@ -124,7 +124,7 @@ func imageImportCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		ctx, err := s.one(cmd.Context(), "import")
 		if err != nil {
 			return err

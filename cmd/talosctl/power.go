@@ -28,7 +28,7 @@ func rebootCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		c := machine.NewMachineServiceClient(s)
 		return s.each(cmd.Context(), func(ctx context.Context, node string) error {
 			before := ""
@@ -66,7 +66,7 @@ func shutdownCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		return s.each(cmd.Context(), func(ctx context.Context, node string) error {
 			if _, err := machine.NewMachineServiceClient(s).Shutdown(ctx, &machine.ShutdownRequest{Force: *force}); err != nil {
 				return err

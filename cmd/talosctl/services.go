@@ -46,7 +46,7 @@ func listServices(cmd *cobra.Command, t *target, f format, only string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.close()
 	reply, err := machine.NewMachineServiceClient(s).ServiceList(s.all(cmd.Context()), &emptypb.Empty{})
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func controlService(cmd *cobra.Command, t *target, f format, id, verb string) er
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.close()
 	client, ctx := machine.NewMachineServiceClient(s), s.all(cmd.Context())
 	switch verb {
 	case "start":
@@ -168,6 +168,6 @@ func ask(cmd *cobra.Command, t *target, call func(context.Context, *session, mac
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer s.close()
 	return call(s.all(cmd.Context()), s, machine.NewMachineServiceClient(s))
 }

@@ -29,7 +29,7 @@ func dmesgCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		stream, err := machine.NewMachineServiceClient(s).Dmesg(s.all(cmd.Context()), &machine.DmesgRequest{Follow: *follow, Tail: *tail})
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func logsCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		request := &machine.LogsRequest{Namespace: "system", Id: args[0], Follow: *follow, TailLines: *tail}
 		if *kubernetes {
 			request.Namespace, request.Driver = "k8s.io", common.ContainerDriver_CRI
@@ -77,7 +77,7 @@ func readCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer s.Close()
+			defer s.close()
 			ctx, err := s.one(cmd.Context(), "read")
 			if err != nil {
 				return err
@@ -109,7 +109,7 @@ func listCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		request := &machine.ListRequest{Root: "/", Recurse: *recurse, RecursionDepth: *depth}
 		if len(args) > 0 {
 			request.Root = args[0]
@@ -181,8 +181,7 @@ func copyLines(cmd *cobra.Command, s *session, stream grpc.ServerStreamingClient
 			return nil
 		}
 		if len(s.nodes) < 2 {
-			out.Write(data.Bytes)
-			return out.Flush()
+			return writeNow(out, data.Bytes)
 		}
 		rest[node] = append(rest[node], data.Bytes...)
 		for {
@@ -207,4 +206,12 @@ func copyLines(cmd *cobra.Command, s *session, stream grpc.ServerStreamingClient
 		return exitStatus(1)
 	}
 	return err
+}
+
+// writeNow writes through the buffer, so that a log that is followed shows at once.
+func writeNow(out *bufio.Writer, data []byte) error {
+	if _, err := out.Write(data); err != nil {
+		return err
+	}
+	return out.Flush()
 }

@@ -157,6 +157,9 @@ func dial(endpoints []string, config *tls.Config) (*session, error) {
 	return &session{ClientConn: conn, name: endpoints[0]}, nil
 }
 
+// close ends the connection; whatever it carried has been answered or given up.
+func (s *session) close() { _ = s.ClientConn.Close() }
+
 // all is a call's context that asks all nodes at once.
 func (s *session) all(ctx context.Context) context.Context {
 	for _, node := range s.nodes {

@@ -33,7 +33,7 @@ func versionCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close()
+		defer s.close()
 		reply, err := machine.NewMachineServiceClient(s).Version(s.all(cmd.Context()), &emptypb.Empty{})
 		if err != nil {
 			return err

@@ -84,7 +84,7 @@ func (s *Secrets) Encode() ([]byte, error) { return yaml.Dump(s) }
 
 func random(n int) []byte {
 	data := make([]byte, n)
-	rand.Read(data) // never returns an error
+	_, _ = rand.Read(data) // never returns an error
 	return data
 }
 

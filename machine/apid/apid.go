@@ -15,6 +15,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
@@ -44,8 +46,10 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Main runs apid with a command line's arguments until ctx ends.
+// Main runs apid with a command line's arguments until ctx ends or it is told to stop.
 func Main(ctx context.Context, args []string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	options := Options{Port: "50000", Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	flags := flag.NewFlagSet("apid", flag.ContinueOnError)
 	flags.StringVar(&options.Listen, "listen", ":50000", "address to serve on")

@@ -89,14 +89,14 @@ func (b *backends) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conn := range b.nodes {
-		conn.Close()
+		_ = conn.Close() // its calls end with an error of their own
 	}
 	clear(b.nodes)
 }
 
 func (b *backends) close() {
 	b.reset()
-	b.socket.Close()
+	_ = b.socket.Close()
 }
 
 // A backend is one node for one call.

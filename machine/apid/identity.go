@@ -53,7 +53,7 @@ func (i *identity) change(spec state.APICertificatesSpec) error {
 	i.server, i.client = server, client
 	if !same {
 		for conn := range i.conns {
-			conn.Close()
+			_ = conn.Close() // its owner notices
 		}
 		clear(i.conns)
 	}

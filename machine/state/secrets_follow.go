@@ -49,7 +49,7 @@ func follow(ctx context.Context, log *slog.Logger, socket string, pointer resour
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", socket, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	store := client.NewAdapter(v1alpha1.NewStateClient(conn), client.WithDisableWatchRetry())
 	last := "" // says each trouble once
 	for {

@@ -49,7 +49,7 @@ func Certificate(ctx context.Context, r Request) (pki.Pair, []byte, error) {
 	if err != nil {
 		return pki.Pair{}, nil, fmt.Errorf("connecting to trustd at %s: %w", target, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx = metadata.AppendToOutgoingContext(ctx, "token", r.Token.Reveal())
 	reply, err := security.NewSecurityServiceClient(conn).Certificate(ctx, &security.CertificateRequest{Csr: csr})
 	if err != nil {

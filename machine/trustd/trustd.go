@@ -16,7 +16,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,8 +45,10 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// Main runs trustd with a command line's arguments until ctx ends.
+// Main runs trustd with a command line's arguments until ctx ends or it is told to stop.
 func Main(ctx context.Context, args []string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	options := Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	flags := flag.NewFlagSet("trustd", flag.ContinueOnError)
 	flags.StringVar(&options.Listen, "listen", ":50001", "address to serve on")
