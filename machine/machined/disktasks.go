@@ -111,12 +111,12 @@ func (m *Machine) growEphemeral(context.Context) error {
 }
 
 func (m *Machine) mountState(ctx context.Context) error {
-	return m.mountPartition(ctx, layout.STATE, stateDir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, "", 0o700)
+	return m.mountPartition(ctx, layout.STATE, stateDir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOATIME, 0o700)
 }
 
 // EPHEMERAL holds containers' root file systems: their setuid files are for them.
 func (m *Machine) mountEphemeral(ctx context.Context) error {
-	err := m.mountPartition(ctx, layout.EPHEMERAL, varDir, unix.MS_NODEV|unix.MS_NOATIME, "prjquota", 0o755)
+	err := m.mountPartition(ctx, layout.EPHEMERAL, varDir, unix.MS_NODEV|unix.MS_NOATIME, 0o755)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (m *Machine) mountEphemeral(ctx context.Context) error {
 	return nil
 }
 
-func (m *Machine) mountPartition(ctx context.Context, label, target string, flags uintptr, data string, mode os.FileMode) error {
+func (m *Machine) mountPartition(ctx context.Context, label, target string, flags uintptr, mode os.FileMode) error {
 	if m.diskless {
 		return mounts.Mount{Type: "tmpfs", Target: target, Flags: flags, Data: fmt.Sprintf("mode=%04o", mode)}.Do()
 	}
@@ -164,7 +164,7 @@ func (m *Machine) mountPartition(ctx context.Context, label, target string, flag
 		m.log.Info("partition formatted", "label", label, "device", p.Device(), "took", time.Since(begun).Round(time.Millisecond).String())
 	}
 
-	if err := disk.Mount(ctx, m.reaper, p.Device(), target, flags, data); err != nil {
+	if err := disk.Mount(ctx, m.reaper, p.Device(), target, flags); err != nil {
 		return err
 	}
 

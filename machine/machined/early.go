@@ -43,7 +43,14 @@ func (m *Machine) mountPseudo(context.Context) error {
 	return nil
 }
 
-func (m *Machine) setupCgroups(context.Context) error { return cgroup.Setup(cgroup.Root) }
+func (m *Machine) setupCgroups(context.Context) error {
+	refused, err := cgroup.Setup(cgroup.Root)
+	for _, r := range refused {
+		m.log.Error("cgroup controller", "error", r) // containers cannot be limited by it; the machine works
+	}
+
+	return err
+}
 
 // A kernel that lacks a parameter is no reason not to boot, but one to say so.
 func (m *Machine) setSysctls(context.Context) error {

@@ -22,48 +22,32 @@ const (
 	Init   = "init"   // machined; a group with children may hold no processes (cgroup-v2.rst, "No Internal Process Constraint")
 )
 
-// Setup makes the tree and moves this process to its place.
-func Setup(root string) error {
+// Setup makes the tree and moves this process to its place. Controllers that the kernel does not hand down are named in refused.
+func Setup(root string) (refused []error, err error) {
 	for _, dir := range []string{Init, System} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
 	if err := os.WriteFile(filepath.Join(root, Init, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("moving to cgroup %s: %w", Init, err)
+		return nil, fmt.Errorf("moving to cgroup %s: %w", Init, err)
 	}
 
-	for _, dir := range []string{"", System} {
-		if err := handDown(filepath.Join(root, dir)); err != nil {
-			return err
+	for _, dir := range []string{root, filepath.Join(root, System)} {
+		available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+		if err != nil {
+			return refused, err
+		}
+
+		for _, c := range strings.Fields(string(available)) { // one by one: a refused one would refuse all of a list
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
+				refused = append(refused, fmt.Errorf("handing %s down from %s: %w", c, dir, err))
+			}
 		}
 	}
 
-	return nil
-}
-
-func handDown(dir string) error {
-	available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-	if err != nil {
-		return err
-	}
-
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(enable(string(available))), 0); err != nil {
-		return fmt.Errorf("handing controllers down from %s: %w", dir, err)
-	}
-
-	return nil
-}
-
-// enable turns the list of controllers into the request for them.
-func enable(available string) string {
-	fields := strings.Fields(available)
-	for i, f := range fields {
-		fields[i] = "+" + f
-	}
-
-	return strings.Join(fields, " ")
+	return refused, nil
 }
 
 // KillExcept ends, at once, all processes of the tree except those of machined and of the services to keep: other services,

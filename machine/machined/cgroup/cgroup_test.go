@@ -27,9 +27,3 @@ func TestKillable(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-func TestEnable(t *testing.T) {
-	if got, want := enable("cpuset cpu io\n"), "+cpuset +cpu +io"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

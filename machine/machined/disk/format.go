@@ -86,18 +86,18 @@ func Format(ctx context.Context, run Runner, device, label string) (bool, error)
 }
 
 // Mount mounts an XFS. A file system that the kernel finds damaged is repaired once; its log is never thrown away.
-func Mount(ctx context.Context, run Runner, device, target string, flags uintptr, data string) error {
+func Mount(ctx context.Context, run Runner, device, target string, flags uintptr) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
 
-	err := unix.Mount(device, target, "xfs", flags, data)
+	err := unix.Mount(device, target, "xfs", flags, "")
 	if errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EIO) {
 		if _, rerr := run.Run(ctx, "/usr/sbin/xfs_repair", device); rerr != nil {
 			return fmt.Errorf("mounting %s at %s: %w; repairing it: %w", device, target, err, rerr)
 		}
 
-		err = unix.Mount(device, target, "xfs", flags, data)
+		err = unix.Mount(device, target, "xfs", flags, "")
 	}
 
 	if err != nil {

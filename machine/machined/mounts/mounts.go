@@ -35,7 +35,7 @@ func Pseudo() []Mount {
 	return []Mount{
 		{Type: "devpts", Target: "/dev/pts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC, Data: "ptmxmode=0666,mode=0620,gid=5"},
 		{Type: "tmpfs", Target: "/dev/shm", Flags: quiet, Data: "mode=1777"},
-		{Type: "mqueue", Target: "/dev/mqueue", Flags: quiet},
+		{Type: "mqueue", Target: "/dev/mqueue", Flags: quiet, Optional: true},
 		{Type: "hugetlbfs", Target: "/dev/hugepages", Flags: nosuid, Optional: true},
 		{Type: "cgroup2", Target: "/sys/fs/cgroup", Flags: quiet, Data: "nsdelegate"},
 		{Type: "securityfs", Target: "/sys/kernel/security", Flags: quiet, Optional: true},

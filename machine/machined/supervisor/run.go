@@ -95,14 +95,6 @@ func (s *Supervisor) await(ctx context.Context, svc *service) error {
 		}
 	}
 
-	if svc.spec.Wait != nil {
-		s.record(svc, Waiting, "waiting for %s", svc.spec.WaitFor)
-
-		if err := svc.spec.Wait(ctx); err != nil {
-			return fmt.Errorf("waiting for %s: %w", svc.spec.WaitFor, err)
-		}
-	}
-
 	return nil
 }
 

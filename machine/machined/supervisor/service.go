@@ -16,9 +16,6 @@ type Spec struct {
 	ID        string
 	DependsOn []string // services that must be running and healthy first
 
-	// Wait blocks until whatever else the service needs is there; WaitFor says what that is.
-	Wait    func(ctx context.Context) error
-	WaitFor string
 	// Prepare is called before each start.
 	Prepare func(ctx context.Context) error
 	// Health says whether the service answers. Without it a running service is healthy.
