@@ -66,7 +66,7 @@ func Apply(root string, params []Parameter) []error {
 	var errs []error
 
 	for _, p := range params {
-		err := os.WriteFile(filepath.Join(root, p.Path()), []byte(p.Value), 0)
+		err := os.WriteFile(filepath.Join(root, p.Path()), []byte(p.Value+"\n"), 0) // printk_devkmsg refuses a value without the newline
 		if err == nil || p.Optional {
 			continue
 		}

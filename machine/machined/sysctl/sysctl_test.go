@@ -23,7 +23,7 @@ func TestApply(t *testing.T) {
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "setting a.b: this kernel does not have it") {
 		t.Errorf("got %v", errs)
 	}
-	if got, _ := os.ReadFile(file); string(got) != "2" {
+	if got, _ := os.ReadFile(file); string(got) != "2\n" {
 		t.Errorf("got %q, want the value written after an error", got)
 	}
 }
