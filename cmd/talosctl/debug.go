@@ -20,13 +20,13 @@ func debugContainerCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "container IMAGE [-- ARGUMENT...]", Short: "Run a container and show what it prints",
 		Long: `Run a container and show what it prints. It ends with the command and leaves nothing
-behind; the exit status is the container's. The image must be on the machine.`,
+behind; the exit status is the container's. The image must be on the machine. The container
+is privileged: it has the machine's devices and file systems, and an administrator's word starts it.`,
 		Example: "  talosctl -n 10.0.0.2 image import tools.tar\n  talosctl -n 10.0.0.2 debug container registry.example/tools:latest -- /bin/look around",
 		Args:    between(1, -1),
 	}
 	interactive := cmd.Flags().Bool("stdin", false, "pass standard input to the container")
 	env := cmd.Flags().StringToString("env", nil, "environment, NAME=VALUE")
-	privileged := cmd.Flags().Bool("privileged", false, "with the machine's devices and file systems")
 	namespace := namespaceFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		instance, err := namespace()
@@ -42,10 +42,8 @@ behind; the exit status is the container's. The image must be on the machine.`,
 		if err != nil {
 			return err
 		}
-		spec := &machine.DebugContainerRunRequestSpec{Containerd: instance, ImageName: args[0], Args: args[1:], Env: *env}
-		if *privileged {
-			spec.Profile = machine.DebugContainerRunRequestSpec_PROFILE_PRIVILEGED
-		}
+		spec := &machine.DebugContainerRunRequestSpec{Containerd: instance, ImageName: args[0], Args: args[1:], Env: *env,
+			Profile: machine.DebugContainerRunRequestSpec_PROFILE_PRIVILEGED} // the only profile the API names
 		stream, err := machine.NewDebugServiceClient(s).ContainerRun(ctx)
 		if err != nil {
 			return err
