@@ -62,7 +62,10 @@ func runTests(m *testing.M) (int, error) {
 // imageFile is the artifact under test: what make image wrote.
 func imageFile(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join("..", "_out", "metal-amd64.raw")
+	path, err := filepath.Abs(filepath.Join("..", "_out", "metal-amd64.raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v (run make test, which builds it)", err)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -126,7 +127,7 @@ func (m *machine) runsContainer() {
 // probe runs the probe in a privileged container, which sees the machine's processes.
 func (m *machine) probe(args ...string) string {
 	m.t.Helper()
-	return m.must(append(m.secure("debug", "container", probeImage, "--"), args...))
+	return m.must(append(m.secure("debug", "container", probeImage, "--", "/probe"), args...))
 }
 
 // service is what the Service resource says.
@@ -165,7 +166,7 @@ func (m *machine) restartsKilled(name string) {
 		return ok
 	})
 	// Killing apid or containerd cuts the call that asked for it: its answer proves nothing either way.
-	if out, err := m.talosctl(append(m.secure("debug", "container", probeImage, "--"), "kill", strconv.Itoa(before.pid))...); err != nil {
+	if out, err := m.talosctl(append(m.secure("debug", "container", probeImage, "--", "/probe"), "kill", strconv.Itoa(before.pid))...); err != nil {
 		m.t.Logf("killing %s ended the call: %s%v", name, out, err)
 	}
 	m.eventually(serviceLimit, name+" to be restarted", get, func(out string) (ok bool) {
@@ -199,20 +200,18 @@ func (m *machine) keepsStateOverReboot() {
 	m.varFillsDisk()
 }
 
-var varRow = regexp.MustCompile(`(?m)^.*\s/var\s.*$`)
-
 // varFillsDisk compares the size of /var with the disk's: what the other partitions and XFS itself take is less than 3 GiB.
 func (m *machine) varFillsDisk() {
 	m.t.Helper()
-	out := m.must(m.secure("get", "mountstatus", "EPHEMERAL", "--output", "yaml"))
-	match := regexp.MustCompile(`(?m)^\s+size: (\d+)$`).FindStringSubmatch(out)
-	if match == nil {
-		m.t.Fatalf("the mount status of EPHEMERAL has no size:\n%s", out)
+	out := m.must(m.secure("mounts", "--output", "json"))
+	match := regexp.MustCompile(`\{[^{}]*"/var"[^{}]*\}`).FindString(out)
+	var mount struct {
+		Size int64 `json:",string"`
 	}
-	size, err := strconv.ParseInt(match[1], 10, 64)
-	if err != nil {
-		m.t.Fatal(err)
+	if err := json.Unmarshal([]byte(match), &mount); err != nil {
+		m.t.Fatalf("no /var among the mounts (%v):\n%s", err, out)
 	}
+	size := mount.Size
 	if size < diskSize-3<<30 || size > diskSize {
 		m.t.Errorf("/var has %d bytes on a disk of %d: it was not made at full size", size, int64(diskSize))
 	}
