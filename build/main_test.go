@@ -113,6 +113,19 @@ func probe(out string) error {
 		err = errors.New("refused") // EROFS for root, EACCES for others
 	}
 	say("open core_pattern", err)
+	for _, name := range []string{"self/comm", "self/oom_score_adj", "mtrr"} {
+		f, err := os.OpenFile("/proc/"+name, os.O_WRONLY, 0)
+		if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+			err = unix.EROFS // an ordinary user, or a kernel without it
+		} else if err == nil {
+			f.Close()
+		}
+		say("open /proc/"+name, err)
+	}
+	for _, name := range []string{"kcore", "kpageflags", "timer_list"} {
+		text, _ := os.ReadFile("/proc/" + name)
+		fmt.Fprintf(&b, "%s %d bytes\n", name, len(text))
+	}
 	say("unshare", unix.Unshare(unix.CLONE_NEWUSER))
 	say("mount", unix.Mount("none", "/tmp", "tmpfs", 0, ""))
 	_, _, errno := unix.Syscall(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0)
@@ -147,6 +160,12 @@ func probe(out string) error {
 	}
 	stdin, _ := io.ReadAll(os.Stdin)
 	fmt.Fprintf(&b, "stdin %d bytes\n", len(stdin))
+	for fd := 3; fd < 256; fd++ {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			fmt.Fprintf(&b, "fd %d is a file of the host\n", fd)
+		}
+	}
 	return errors.Join(err, os.WriteFile(out, []byte(b.String()), 0o644))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/talos-factory/talos-factory/build/sandbox"
+	"golang.org/x/sys/unix"
 )
 
 func output(t *testing.T, e *Engine, s *Step) string {
@@ -35,6 +36,12 @@ write /work/new: allowed
 write /out/new: allowed
 write /tmp/new: allowed
 open core_pattern: refused
+open /proc/self/comm: EROFS
+open /proc/self/oom_score_adj: EROFS
+open /proc/mtrr: EROFS
+kcore 0 bytes
+kpageflags 0 bytes
+timer_list 0 bytes
 unshare: EPERM
 mount: EPERM
 ptrace: EPERM
@@ -57,6 +64,11 @@ NoNewPrivs:	1
 Seccomp:	2
 stdin 0 bytes
 `
+	leak, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0) // as a shell's "9</etc/passwd" leaves it: open at exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leak)
 	e := newEngine(t, t.TempDir())
 	got := output(t, e, toolStep(toolTree(t), "probe", "probe", "/out/o"))
 	if diff := cmp.Diff(want, got); diff != "" {

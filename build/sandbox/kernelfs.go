@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -9,36 +8,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proc mounts a /proc of the new pid namespace, without the parts that act on the whole machine: to
-// those, a sandbox made by root would be root.
+// rootOnly are files of /proc that an ordinary user's sandbox cannot open anyway. A sandbox made by root could,
+// since these ask for the owner's uid and for no capability; so they are covered, and both see the same.
+var rootOnly = []string{
+	"kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo",
+}
+
+// proc mounts a /proc of the new pid namespace, read-only: some of its files act on the whole
+// machine (sys, sysrq-trigger, scsi, mtrr, a driver's own), and to those a sandbox made by root would be root.
 func (m *mounter) proc() error {
 	if m.spec.Isolation == SharedPID {
 		return m.bind(Bind{Host: "/proc", Path: "/proc"})
 	}
-	target, err := m.ensure("/proc", true)
-	if err != nil {
+	if err := m.mountNew("/proc", "proc", "", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
 		return err
 	}
-	defer unix.Close(target)
-	if err := unix.Mount("proc", fdPath(target), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return err
-	}
-	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
-		inside := path.Join("root/proc", name)
-		err := m.attach(Bind{Host: inside, Path: "/proc/" + name}, unix.MOUNT_ATTR_NOSUID)
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("protecting %s: %w", name, err)
-		}
-	}
-	for _, name := range []string{"kcore", "keys"} {
+	for _, name := range rootOnly {
 		if _, err := os.Lstat(path.Join("root/proc", name)); err != nil {
-			continue
+			continue // not every kernel has all
 		}
 		if err := m.attach(Bind{Host: "/dev/null", Path: "/proc/" + name}, unix.MOUNT_ATTR_NOSUID); err != nil {
 			return fmt.Errorf("hiding %s: %w", name, err)
 		}
 	}
-	return nil
+	return m.readOnly("/proc")
 }
 
 // dev makes the few device nodes that programs expect; nodes cannot be made in a user

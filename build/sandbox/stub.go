@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path"
@@ -44,14 +45,14 @@ func Main() {
 	// The command inherits what is done to this thread alone: seccomp, capabilities. The others
 	// stay free to reap and to kill.
 	runtime.LockOSThread()
-	unix.CloseOnExec(specFD)
-	unix.CloseOnExec(statusFD)
+	// All of them: whoever started the factory may have left files open (make's job server, a shell's "9<file").
+	closeErr := unix.CloseRange(specFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	lifeline := os.NewFile(specFD, "spec")
 	status := os.NewFile(statusFD, "status")
 	var spec Spec
 	decoder := json.NewDecoder(lifeline)
 	r := report{Stage: stageSpec}
-	if err := decoder.Decode(&spec); err != nil {
+	if err := errors.Join(closeErr, decoder.Decode(&spec)); err != nil {
 		r.Error = err.Error()
 	} else {
 		go func() {
