@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,11 +26,13 @@ import (
 // roleKey is the metadata in which machined finds the caller's roles.
 const roleKey = "talos-role"
 
-const (
-	roleReader = "os:reader"
-	// roleImpersonator is another node's apid: the roles it sends are the caller's.
-	roleImpersonator = "os:impersonator"
-)
+// roleImpersonator is another node's apid: the roles it sends are the caller's.
+const roleImpersonator = "os:impersonator"
+
+// lastWord is how long connections of maintenance mode live on when it ends: the reply to
+// the call that ended it, the applied configuration, is still on its way. New calls on them
+// are refused.
+const lastWord = time.Second
 
 // identity is who this machine is, and decides who a caller is. It changes while apid
 // serves; connections made under rules that no longer hold are closed.
@@ -49,15 +52,26 @@ func (i *identity) change(spec state.APICertificatesSpec) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	same := err == nil && i.server != nil && i.maintenance == spec.Maintenance && i.trusted == string(spec.AcceptedCAs)
+	configured := err == nil && i.maintenance && !spec.Maintenance
 	i.maintenance, i.trusted = spec.Maintenance, string(spec.AcceptedCAs)
 	i.server, i.client = server, client
-	if !same {
-		for conn := range i.conns {
-			_ = conn.Close() // its owner notices
-		}
-		clear(i.conns)
+	if same {
+		return nil
+	}
+	old := i.conns
+	i.conns = nil
+	if configured {
+		time.AfterFunc(lastWord, func() { closeAll(old) })
+	} else {
+		closeAll(old)
 	}
 	return err
+}
+
+func closeAll(conns map[net.Conn]struct{}) {
+	for conn := range conns {
+		_ = conn.Close() // its owner notices
+	}
 }
 
 func configs(spec state.APICertificatesSpec) (server, client *tls.Config, err error) {
@@ -146,7 +160,9 @@ func (i *identity) roles(ctx context.Context) ([]string, error) {
 		if !i.maintenance {
 			return nil, status.Error(codes.Unauthenticated, "a client certificate is required")
 		}
-		return []string{roleReader}, nil
+		// None: machined knows by itself what it answers to anybody. A role would be good for more than
+		// that between a configuration and its certificates, which on a worker may be long in coming.
+		return nil, nil
 	}
 	if !slices.Equal(crt.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) || len(crt.UnknownExtKeyUsage) > 0 {
 		return nil, status.Error(codes.PermissionDenied, "the certificate must be for client authentication and nothing else")

@@ -54,7 +54,7 @@ func present(length int) string {
 // APICertificatesSpec is all that apid needs to serve.
 type APICertificatesSpec struct {
 	// Maintenance: the machine has no configuration. Callers need no certificate and have
-	// the role os:reader.
+	// no role.
 	Maintenance bool `yaml:"maintenance" protobuf:"1"`
 	// AcceptedCAs sign clients and other nodes; PEM, one after another.
 	AcceptedCAs []byte `yaml:"acceptedCAs" protobuf:"2"`
