@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -88,10 +87,8 @@ func roleOf(ctx context.Context) Role {
 	role := nobody
 
 	md, _ := metadata.FromIncomingContext(ctx)
-	for _, value := range md.Get(RoleHeader) {
-		for name := range strings.SplitSeq(value, ",") {
-			role = max(role, roleNames[strings.TrimSpace(name)])
-		}
+	for _, name := range md.Get(RoleHeader) { // one value a role: an organization "a,os:admin" is not an administrator
+		role = max(role, roleNames[name])
 	}
 
 	return role

@@ -48,7 +48,7 @@ func (s *server) ApplyConfiguration(ctx context.Context, req *machine.ApplyConfi
 		return nil, status.Error(codes.Unimplemented, "cannot apply a configuration in mode TRY: use NO_REBOOT or STAGED")
 	}
 
-	done, err := s.Machine.Apply(ctx, req.GetData(), req.GetMode(), req.GetDryRun())
+	done, err := s.Machine.Apply(ctx, req.GetData(), req.GetMode(), req.GetDryRun(), roleOf(ctx) >= Admin)
 	if err != nil {
 		if _, ok := status.FromError(err); ok {
 			return nil, err

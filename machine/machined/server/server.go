@@ -34,8 +34,9 @@ const maxMessage = 32 << 20
 type Machine interface {
 	// Maintenance says whether the machine still waits for a configuration.
 	Maintenance() bool
-	// Apply checks a configuration and, unless dry, makes it the machine's.
-	Apply(ctx context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, dry bool) (Applied, error)
+	// Apply checks a configuration and, unless dry, makes it the machine's. Only an administrator's may take the place of another:
+	// somebody who was let in because there was none may find that there is one by the time it is his turn.
+	Apply(ctx context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, dry, admin bool) (Applied, error)
 	// Stop begins to reboot or to power off; it returns at once.
 	Stop(reboot bool, why string) error
 }

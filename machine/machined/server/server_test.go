@@ -46,7 +46,7 @@ type fakeMachine struct {
 
 func (f *fakeMachine) Maintenance() bool { return f.maintenance }
 
-func (f *fakeMachine) Apply(_ context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, dry bool) (Applied, error) {
+func (f *fakeMachine) Apply(_ context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, _, _ bool) (Applied, error) {
 	if string(data) == "bad" {
 		return Applied{}, errors.New("line 1: bad")
 	}
@@ -108,7 +108,7 @@ func serve(t *testing.T, m *fakeMachine) *grpc.ClientConn {
 func as(t *testing.T, roles ...string) context.Context {
 	t.Helper()
 
-	return metadata.NewOutgoingContext(t.Context(), metadata.Pairs(RoleHeader, strings.Join(roles, ",")))
+	return metadata.NewOutgoingContext(t.Context(), metadata.MD{RoleHeader: roles})
 }
 
 // TestEveryServedMethodHasARole and every role belongs to a method, so that no call is forgotten or misspelt.
