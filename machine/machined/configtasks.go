@@ -170,7 +170,7 @@ func resolveMode(mode machine.ApplyConfigurationRequest_Mode, reason string) (ma
 }
 
 // Apply checks a configuration and, unless dry, makes it the machine's.
-func (m *Machine) Apply(ctx context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, dry bool) (server.Applied, error) {
+func (m *Machine) Apply(ctx context.Context, data []byte, mode machine.ApplyConfigurationRequest_Mode, dry, admin bool) (server.Applied, error) {
 	m.applying.Lock()
 	defer m.applying.Unlock()
 
@@ -184,6 +184,10 @@ func (m *Machine) Apply(ctx context.Context, data []byte, mode machine.ApplyConf
 	m.mu.Unlock()
 
 	done := server.Applied{Warnings: next.Warnings()}
+
+	if old != nil && !admin {
+		return done, status.Error(codes.PermissionDenied, "cannot apply the configuration: the machine has got one meanwhile")
+	}
 
 	if old == nil {
 		if stage != state.StageMaintenance {
@@ -244,8 +248,8 @@ const (
 func (m *Machine) keepCertificates(ctx context.Context) {
 	var last string
 
-	for wait := time.Duration(0); ; {
-		timer := time.NewTimer(wait)
+	for due := time.Now(); ; {
+		timer := time.NewTimer(time.Until(due)) // not from now on: changes that change nothing must not put off the renewal
 
 		select {
 		case <-ctx.Done():
@@ -269,12 +273,12 @@ func (m *Machine) keepCertificates(ctx context.Context) {
 			last = key
 		}
 
-		wait = certificateRenewal
+		due = time.Now().Add(certificateRenewal)
 
 		if err := m.issue(ctx, c, hosts); err != nil {
 			m.log.Error("issuing certificates", "error", err, "retryIn", certificateRetry)
 
-			wait = certificateRetry
+			due = time.Now().Add(certificateRetry)
 
 			continue
 		}

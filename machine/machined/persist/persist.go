@@ -64,6 +64,10 @@ func WriteFile(name string, data []byte, mode fs.FileMode) (err error) {
 		return err
 	}
 
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -188,7 +192,16 @@ func SaveConfig(state string, data []byte) error {
 		return fmt.Errorf("saving the configuration: %w", err)
 	}
 
-	if err := os.Remove(filepath.Join(state, StagedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(filepath.Join(state, StagedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	if err == nil {
+		err = syncDir(state) // or it comes back after a power failure, and replaces what was saved here
+	}
+
+	if err != nil {
 		return fmt.Errorf("removing the staged configuration: %w", err)
 	}
 
