@@ -131,6 +131,8 @@ func (m *Machine) run(ctx context.Context) (how stop) {
 
 	select {
 	case how = <-m.stops:
+		cancel()
+		m.awaitUp(result)
 	case err := <-result:
 		if err != nil {
 			m.log.Error("boot failed, rebooting", "error", err, "in", fatalDelay)
@@ -152,19 +154,42 @@ func (m *Machine) run(ctx context.Context) (how stop) {
 		m.setStage(state.StageShuttingDown)
 	}
 
-	downErr := r.Down(context.WithoutCancel(ctx))
-	cancel()
-
-	if downErr == nil {
+	if err := r.Down(context.WithoutCancel(ctx)); err == nil {
 		m.log.Info("all is stopped and unmounted")
 	}
 
 	return how
 }
 
+// awaitUp waits until the boot that was told to end has done so, lest it mount and start behind the back of what undoes that. A task
+// that does not end is left behind.
+func (m *Machine) awaitUp(result <-chan error) {
+	const limit = 10 * time.Second
+
+	select {
+	case <-result:
+	case <-time.After(limit):
+		m.log.Error("the boot goes on although it was told to end: stopping all the same", "waited", limit)
+	}
+}
+
+// syncTimeout is how long a sync may take. All that is ours is unmounted by then; a disk that hangs must not keep the machine up.
+const syncTimeout = 30 * time.Second
+
 // end syncs and leaves the kernel to it.
 func end(log *slog.Logger, how stop) {
-	unix.Sync()
+	synced := make(chan struct{})
+
+	go func() {
+		unix.Sync()
+		close(synced)
+	}()
+
+	select {
+	case <-synced:
+	case <-time.After(syncTimeout):
+		log.Error("sync is not done, going on without it", "waited", syncTimeout)
+	}
 
 	cmd, name := unix.LINUX_REBOOT_CMD_POWER_OFF, "power off"
 	if how.reboot {
@@ -178,7 +203,7 @@ func end(log *slog.Logger, how stop) {
 	}
 }
 
-// onSignals makes Ctrl-Alt-Del a clean reboot, and SIGTERM, which the kernel sends for an orderly power-off, a clean shutdown.
+// onSignals makes Ctrl-Alt-Del, which the kernel hands to PID 1 as SIGINT, a clean reboot, and SIGTERM a clean shutdown.
 func (m *Machine) onSignals() {
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF); err != nil {
 		m.log.Warn("taking over Ctrl-Alt-Del", "error", err)

@@ -4,13 +4,18 @@ package machined
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/talos-factory/talos-factory/api/machine"
 	"github.com/talos-factory/talos-factory/config"
+	"github.com/talos-factory/talos-factory/config/generate"
 )
 
 func TestPrintBoot(t *testing.T) {
@@ -70,6 +75,33 @@ func TestResolveMode(t *testing.T) {
 		if got != tt.want || (err == nil) != tt.ok {
 			t.Errorf("%s %q: got %s, %v", tt.mode, tt.reason, got, err)
 		}
+	}
+}
+
+// TestApplyNeedsAdministrator where there is a configuration already: the caller may have been let in before there was.
+func TestApplyNeedsAdministrator(t *testing.T) {
+	secrets, err := generate.NewSecrets(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := generate.Generate(generate.Cluster{Name: "lab", Endpoint: "https://10.0.0.2:6443"}, secrets, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := bundle.Worker.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	m := newMachine(slog.New(slog.DiscardHandler))
+	m.config = bundle.Worker
+
+	const auto, dry = machine.ApplyConfigurationRequest_AUTO, true
+	if _, err := m.Apply(t.Context(), data, auto, dry, false); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a stranger: got %v", err)
+	}
+	if _, err := m.Apply(t.Context(), data, auto, dry, true); err != nil {
+		t.Errorf("an administrator: got %v", err)
 	}
 }
 

@@ -181,7 +181,10 @@ func (m *Machine) stopServices(ctx context.Context) error {
 		}
 	}
 
-	return errors.Join(append(errs, cgroup.KillExcept(cgroup.Root, "apid"))...)
+	killCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+
+	return errors.Join(append(errs, cgroup.KillExcept(killCtx, cgroup.Root, "apid"))...)
 }
 
 // stopAPI ends apid, and then every process there is.

@@ -87,8 +87,8 @@ func (t Task) deadline() time.Duration {
 	return t.Deadline
 }
 
-// Run is one run of a table. Up and Down may overlap: a reboot can be asked for while Up still waits in a task; the caller then
-// cancels Up's context first.
+// Run is one run of a table. A reboot can be asked for while Up still waits in a task: the caller then cancels Up's context and
+// waits for its end, before Down. Should they overlap all the same, nothing is undone twice.
 type Run struct {
 	Table Table
 	Log   *slog.Logger

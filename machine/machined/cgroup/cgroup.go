@@ -7,12 +7,18 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Root is where the one hierarchy is mounted; System and Init are below it.
@@ -50,18 +56,68 @@ func Setup(root string) (refused []error, err error) {
 	return refused, nil
 }
 
-// KillExcept ends, at once, all processes of the tree except those of machined and of the services to keep: other services,
-// what they left behind, and containers (cgroup.kill, cgroup-v2.rst).
-func KillExcept(root string, keep ...string) error {
+// KillExcept ends all processes of the tree except those of machined and of the services to keep: other services, what they left
+// behind, and containers (cgroup.kill, cgroup-v2.rst). It waits until they are gone, or ctx ends: a killed process holds its files
+// until then, and what they are on cannot be unmounted.
+func KillExcept(ctx context.Context, root string, keep ...string) error {
 	var errs []error
 
-	for _, dir := range killable(root, keep) {
+	dirs := killable(root, keep)
+	for _, dir := range dirs {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
 			errs = append(errs, fmt.Errorf("killing cgroup %s: %w", dir, err))
 		}
 	}
 
+	for _, dir := range dirs {
+		if err := awaitEmpty(ctx, dir); err != nil {
+			errs = append(errs, fmt.Errorf("waiting for the end of cgroup %s: %w", dir, err))
+		}
+	}
+
 	return errors.Join(errs...)
+}
+
+// awaitEmpty waits until a group and those below it have no living process. The kernel tells of changes of cgroup.events by poll(2),
+// POLLPRI, to whoever has read it (cgroup-v2.rst, "populated").
+func awaitEmpty(ctx context.Context, dir string) error {
+	const look = time.Second // at ctx
+
+	f, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the group itself is gone
+	}
+
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	buf := make([]byte, 256)
+
+	for {
+		n, err := f.ReadAt(buf, 0)
+		if errors.Is(err, unix.ENODEV) {
+			return nil // removed meanwhile
+		}
+
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+
+		if !strings.Contains(string(buf[:n]), "populated 1") {
+			return nil
+		}
+
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+		if _, err := unix.Poll(fds, int(look.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // killable are the groups to kill: all at the top but machined's and the services', and the services that are not kept.

@@ -209,7 +209,8 @@ func (s *Supervisor) start(svc *service) (*reaper.Child, error) {
 	return child, nil
 }
 
-// stopProcess asks the process to end, and kills it, with all that is left in its cgroup, if it does not.
+// stopProcess asks the process to end, and kills it if it does not. What else is in its cgroup lives on: containers' shims must
+// outlive a containerd that is restarted.
 func (s *Supervisor) stopProcess(svc *service, child *reaper.Child) error {
 	timeout := svc.spec.StopTimeout
 	if timeout == 0 {

@@ -24,7 +24,7 @@ type Spec struct {
 	Command Command
 	// StopTimeout is how long the process may take to end on SIGTERM before it is killed. Zero means 10 s.
 	StopTimeout time.Duration
-	// RestartLimit is how many restarts in a row, none healthy in between, end in Failed. Zero is no limit: for the
+	// RestartLimit is how many restarts in a row, none up for a minute in between, end in Failed. Zero is no limit: for the
 	// services without which nobody could reach the machine to repair it.
 	RestartLimit int
 }

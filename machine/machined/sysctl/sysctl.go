@@ -2,7 +2,7 @@
 
 // Package sysctl has the kernel parameters the machine sets at start, and writes them.
 //
-// It does not set what the kernel's configuration or command line already fixes, and takes none from the machine's configuration.
+// It does not set what the kernel's configuration or command line already fixes, and does not judge the values.
 package sysctl
 
 import (
