@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +21,10 @@ func (m *Machine) startNetwork(ctx context.Context) error {
 	m.network.Prefer(func(p *network.Preference) { p.Fallback = "talos" })
 
 	go func() {
-		if err := m.network.Run(context.WithoutCancel(ctx)); err != nil {
-			m.log.Error("looking after the network", "error", err)
+		for { // until the machine is off: without it no lease is renewed
+			err := m.network.Run(context.WithoutCancel(ctx))
+			m.log.Error("looking after the network ended, beginning again", "error", err)
+			time.Sleep(time.Second)
 		}
 	}()
 

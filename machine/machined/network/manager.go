@@ -4,6 +4,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -70,7 +71,11 @@ func New(log *slog.Logger, onChange func(Snapshot)) *Manager {
 // Prefer changes what names the machine goes by.
 func (m *Manager) Prefer(f func(*Preference)) { m.calls <- func() { f(&m.pref) } }
 
-// Run brings up the loopback and looks after interfaces until ctx ends.
+// errLost says that the kernel had more events than were read in time, so that some are missing.
+var errLost = errors.New("the kernel's events were lost")
+
+// Run brings up the loopback and looks after interfaces until ctx ends. After an error it can be called again: it goes on with the
+// leases there are.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := loopback(); err != nil {
 		return err
@@ -80,15 +85,20 @@ func (m *Manager) Run(ctx context.Context) error {
 	addresses := make(chan netlink.AddrUpdate, 64)
 	broken := func(err error) { m.log.Error("network events", "error", err) }
 
-	err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ListExisting: true, ErrorCallback: broken})
+	done := make(chan struct{})
+	defer close(done)
+
+	err := netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ListExisting: true, ErrorCallback: broken})
 	if err != nil {
 		return fmt.Errorf("subscribing to link events: %w", err)
 	}
+	defer func() { go discard(links) }()
 
-	err = netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{ListExisting: true, ErrorCallback: broken})
+	err = netlink.AddrSubscribeWithOptions(addresses, done, netlink.AddrSubscribeOptions{ListExisting: true, ErrorCallback: broken})
 	if err != nil {
 		return fmt.Errorf("subscribing to address events: %w", err)
 	}
+	defer func() { go discard(addresses) }()
 
 	for {
 		select {
@@ -96,19 +106,25 @@ func (m *Manager) Run(ctx context.Context) error {
 			return nil
 		case u, ok := <-links:
 			if !ok {
-				return nil
+				return errLost
 			}
 
 			m.link(ctx, u)
 		case _, ok := <-addresses:
 			if !ok {
-				return nil
+				return errLost
 			}
 		case f := <-m.calls:
 			f()
 		}
 
 		m.refresh()
+	}
+}
+
+// discard takes what a subscription that was ended still sends, so that it ends.
+func discard[T any](events <-chan T) {
+	for range events {
 	}
 }
 
