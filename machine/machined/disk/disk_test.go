@@ -83,6 +83,7 @@ func TestProbe(t *testing.T) {
 	}{
 		"zeros":          {put(0, ""), Empty},
 		"xfs":            {put(0, "XFSB"), XFS},
+		"mkfs cut short": {put(0, "XFSB"+strings.Repeat("\x00", 122)+"\x01"), Unfinished},
 		"ext4":           {put(1080, "\x53\xef"), Foreign},
 		"btrfs":          {put(0x10040, "_BHRfS_M"), Foreign},
 		"luks":           {put(0, "LUKS\xba\xbe"), Foreign},

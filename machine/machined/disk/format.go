@@ -18,12 +18,13 @@ type Content int
 
 // The contents.
 const (
-	Empty   Content = iota // nothing but zeros at its start: may be formatted
-	XFS                    // mount it
-	Foreign                // never touch it
+	Empty      Content = iota // nothing but zeros at its start: may be formatted
+	XFS                       // mount it
+	Foreign                   // never touch it
+	Unfinished                // an XFS whose making was cut short, by a power failure say: nothing was ever on it
 )
 
-func (c Content) String() string { return [...]string{"empty", "xfs", "foreign"}[c] }
+func (c Content) String() string { return [...]string{"empty", "xfs", "foreign", "unfinished"}[c] }
 
 // probeSize is how much of the start of a partition must be zero for it to count as empty. The superblocks of all common file
 // systems, LUKS and LVM headers lie in the first MiB. The image's own partition entries are zero there, while what lies behind the
@@ -32,6 +33,10 @@ const probeSize = 1 << 20
 
 // xfsMagic is sb_magicnum (XFS Algorithms & Data Structures, "Superblocks").
 var xfsMagic = []byte("XFSB")
+
+// xfsInProgress is the offset of sb_inprogress, a byte that mkfs.xfs sets first and clears when all else is written (likewise). The
+// kernel does not mount such a file system.
+const xfsInProgress = 126
 
 // Probe looks at the start of a partition.
 func Probe(r io.Reader) (Content, error) {
@@ -44,7 +49,11 @@ func Probe(r io.Reader) (Content, error) {
 
 	buf = buf[:n]
 
-	if bytes.HasPrefix(buf, xfsMagic) {
+	switch {
+	case !bytes.HasPrefix(buf, xfsMagic):
+	case len(buf) > xfsInProgress && buf[xfsInProgress] != 0:
+		return Unfinished, nil
+	default:
 		return XFS, nil
 	}
 
@@ -57,7 +66,7 @@ func Probe(r io.Reader) (Content, error) {
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// Format makes an XFS on a partition that holds none. It reports whether it did; a partition with other data is refused.
+// Format makes an XFS on a partition that is empty, or on which that was begun and not finished. It reports whether it did; a partition with other data is refused.
 func Format(ctx context.Context, run Runner, device, label string) (bool, error) {
 	dev, err := os.Open(device)
 	if err != nil {
@@ -78,7 +87,12 @@ func Format(ctx context.Context, run Runner, device, label string) (bool, error)
 	}
 
 	// -K: no discard of the whole device, which is slow on some disks and was done when the image was written.
-	if _, err := run.Run(ctx, "/usr/sbin/mkfs.xfs", "-q", "-K", "-L", label, device); err != nil {
+	args := []string{"-q", "-K", "-L", label}
+	if content == Unfinished {
+		args = append(args, "-f") // it would take it for a file system
+	}
+
+	if _, err := run.Run(ctx, "/usr/sbin/mkfs.xfs", append(args, device)...); err != nil {
 		return false, fmt.Errorf("formatting %s (%s): %w", device, label, err)
 	}
 
