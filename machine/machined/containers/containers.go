@@ -33,7 +33,7 @@ const (
 	labelUID       = "io.kubernetes.pod.uid"
 )
 
-// Client talks to one containerd. The connection is made when it is first needed and survives containerd's restarts.
+// Client talks to one containerd. Every call makes its own connection, so that a restart of containerd is nothing to it.
 type Client struct{ socket string }
 
 // New returns a client of the containerd that listens on the socket.

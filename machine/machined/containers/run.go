@@ -14,6 +14,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -79,7 +80,7 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 		case <-ended: // the shim holds the other end open until it is told
 			ended = nil
 
-			if err := task.CloseIO(ctx, containerd.WithStdinCloser); err != nil {
+			if err := task.CloseIO(ctx, containerd.WithStdinCloser); err != nil && !gone(err) {
 				return 0, fmt.Errorf("closing the container's input: %w", err)
 			}
 		case status := <-exited:
@@ -89,7 +90,7 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 
 			return code, err
 		case sig := <-job.Signals:
-			if err := task.Kill(ctx, sig); err != nil {
+			if err := task.Kill(ctx, sig); err != nil && !gone(err) {
 				return 0, fmt.Errorf("sending signal %d: %w", sig, err)
 			}
 		case <-ctx.Done():
@@ -97,6 +98,9 @@ func (c *Client) Run(ctx context.Context, job Job) (code uint32, err error) {
 		}
 	}
 }
+
+// gone says that the process has ended before it could be told something. Its exit status is on its way.
+func gone(err error) bool { return errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) }
 
 // input is a job's standard input that tells of its end.
 type input struct {
