@@ -22,11 +22,14 @@ func FileName(p profiles.Profile, arch string) string {
 	return fmt.Sprintf("%s-%s.%s", p.Platform, arch, p.Output.Format)
 }
 
+// ErrOutput is returned (wrapped) when the output folder cannot be written to.
+var ErrOutput = errors.New("cannot write to the output folder")
+
 // Build makes the release's parts and writes the profile's image into the folder dir, which is made if missing. That
 // dir can be written to is found out before anything is built.
 func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Profile, dir string) (Artifact, error) {
 	if err := writable(dir); err != nil {
-		return Artifact{}, fmt.Errorf("preparing output folder: %w", err)
+		return Artifact{}, fmt.Errorf("%w: %w", ErrOutput, err)
 	}
 	plan, err := r.Plan(ctx, engine, p)
 	if err != nil {

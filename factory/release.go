@@ -48,7 +48,7 @@ type Release struct {
 // nothing.
 func NewRelease(checkout, arch string) (*Release, error) {
 	if arch != "amd64" {
-		return nil, fmt.Errorf("cannot build for %q: there is amd64", arch)
+		return nil, fmt.Errorf("cannot build for architecture %q: there is amd64", arch)
 	}
 	version, err := os.ReadFile(filepath.Join(checkout, "VERSION"))
 	if err != nil {
@@ -60,6 +60,9 @@ func NewRelease(checkout, arch string) (*Release, error) {
 	}
 	recipes, err := pkgs.LoadRecipes(filepath.Join(checkout, "pkgs"))
 	if err != nil {
+		return nil, err
+	}
+	if err := lock.Check(recipes); err != nil {
 		return nil, err
 	}
 	r := &Release{Arch: arch, Version: strings.TrimSpace(string(version)), lock: lock, host: runtime.GOARCH}

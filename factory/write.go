@@ -49,7 +49,7 @@ func (w writer) write(ctx context.Context, path string, plan *extent.Plan) (Arti
 	if artifact.Unchanged = w.wrote(path, id); artifact.Unchanged {
 		return artifact, nil
 	}
-	if err := writeWhole(ctx, path, plan, blobSource{w.store}); err != nil {
+	if err := writeWhole(ctx, path, plan, blobSource(w)); err != nil {
 		return Artifact{}, fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := w.note(path, id); err != nil {
@@ -70,7 +70,7 @@ func planID(plan *extent.Plan) (build.Digest, error) {
 // checksum is the SHA-256 of the whole file; it reads every byte once and is remembered.
 func (w writer) checksum(ctx context.Context, id build.Digest, plan *extent.Plan) (build.Digest, error) {
 	sum, err := w.store.Remember("sha256 of a plan 1", id, func() ([]byte, error) {
-		reader := plan.NewReader(blobSource{w.store})
+		reader := plan.NewReader(blobSource(w))
 		defer reader.Close()
 		hash := sha256.New()
 		if _, err := io.CopyBuffer(hash, interruptible{ctx, reader}, make([]byte, 1<<20)); err != nil {

@@ -54,9 +54,6 @@ func (f *Fetcher) archive() (*debian.Archive, error) {
 	return a, nil
 }
 
-// noMirror is the hint for a host without a Debian apt configuration.
-const noMirror = "hint: name a mirror of the Debian archive with --mirror URL"
-
 // Fetch describes how to get the package.
 func (f *Fetcher) Fetch(p Package) *build.Fetch {
 	return &build.Fetch{
@@ -97,15 +94,12 @@ func (f *Fetcher) open(ctx context.Context, p Package) (io.ReadCloser, error) {
 			err = fmt.Errorf("asking the snapshot service: %w", snapshotErr)
 		}
 	}
-	return nil, f.explain(p, bundleErr, err)
+	return nil, explain(p, bundleErr, err)
 }
 
-func (f *Fetcher) explain(p Package, bundleErr, err error) error {
-	switch {
-	case errors.Is(err, debian.ErrGone):
-		err = fmt.Errorf("%w\n%s %s (sha256 %s) is gone from every mirror", ErrStale, p.Name, p.Version, p.SHA256)
-	case errors.Is(err, debian.ErrNetwork):
-		err = fmt.Errorf("fetching %s %s: %w\n%s, or a bundle with $%s", p.Name, p.Version, err, noMirror, BundleEnv)
+func explain(p Package, bundleErr, err error) error {
+	if errors.Is(err, debian.ErrGone) {
+		err = fmt.Errorf("it is gone from every mirror (sha256 %s): %w", p.SHA256, ErrStale)
 	}
 	return errors.Join(err, bundleErr)
 }

@@ -88,7 +88,7 @@ func Load(dir string) (*Lock, error) {
 	name := filepath.Join(dir, LockFile)
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot find %s\nhint: run this in a checkout of the repository, or make one with: factory pkgs lock", name)
+		return nil, fmt.Errorf("cannot find %s: %w", name, ErrStale)
 	}
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (l *Lock) Check(r *Recipes) error {
 	for _, arch := range r.Architectures {
 		for name, spec := range r.SetSpecs(arch) {
 			if !slices.Equal(l.Sets[name][arch].Roots, spec.Roots) {
-				return fmt.Errorf("%w\nrecipes ask for other packages in set %s for %s than are locked", ErrStale, name, arch)
+				return fmt.Errorf("recipes ask for other packages in set %s for %s than are locked: %w", name, arch, ErrStale)
 			}
 		}
 		t, err := l.toolchain(arch)
@@ -211,7 +211,7 @@ func (l *Lock) Check(r *Recipes) error {
 			return err
 		}
 		if want := r.GoVersion + ".linux-" + arch; t.Version != want || t.Module != r.GoModule {
-			return fmt.Errorf("%w\nrecipes ask for Go %s, locked is %s", ErrStale, want, t.Version)
+			return fmt.Errorf("recipes ask for Go %s, locked is %s: %w", want, t.Version, ErrStale)
 		}
 	}
 	return nil

@@ -52,9 +52,6 @@ func (r *Relocker) Relock(ctx context.Context, recipes *Recipes, old *Lock) (*Re
 	found := map[string][]*debian.Package{}
 	for _, name := range recipes.Suites {
 		suite, packages, err := r.suite(ctx, archive, name, recipes.Architectures, old)
-		if errors.Is(err, debian.ErrNetwork) {
-			err = fmt.Errorf("%w\n%s", err, noMirror)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("locking %s: %w", name, err)
 		}

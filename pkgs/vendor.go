@@ -38,7 +38,7 @@ func FetchInto(ctx context.Context, store *build.Store, f build.Fetch) error {
 	}
 	body, err := f.Open(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("fetching %s: %w", f.Name, err)
 	}
 	if err = errors.Join(store.PutExact(body, f.Blob), body.Close()); err != nil {
 		return fmt.Errorf("fetching %s: %w", f.Name, err)

@@ -12,13 +12,13 @@ import (
 func StanzasFile(arch string) string { return filepath.Join("testdata", "Packages."+arch+".gz") }
 
 // Write puts the lock and the stanzas into a repository's pkgs folder, each file whole or not at all, the lock last.
-func (r *Relocked) Write(dir string) error {
-	for _, arch := range slices.Sorted(maps.Keys(r.Stanzas)) {
-		if err := writeFile(filepath.Join(dir, StanzasFile(arch)), r.Stanzas[arch]); err != nil {
+func (out *Relocked) Write(dir string) error {
+	for _, arch := range slices.Sorted(maps.Keys(out.Stanzas)) {
+		if err := writeFile(filepath.Join(dir, StanzasFile(arch)), out.Stanzas[arch]); err != nil {
 			return err
 		}
 	}
-	data, err := r.Lock.Marshal()
+	data, err := out.Lock.Marshal()
 	if err != nil {
 		return err
 	}

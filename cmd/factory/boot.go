@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ unless --disk names a file to keep it in. Ctrl-C stops the machine.`,
 		Example: `  factory boot _out/metal-amd64.raw
   factory boot _out/metal-amd64.raw --firmware bios --forward 50000
   factory boot _out/metal-amd64.raw --disk node1.disk      # the same machine again, with its state`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			fw, err := vm.ParseFirmware(firmware)
 			if err != nil {
@@ -69,9 +70,14 @@ unless --disk names a file to keep it in. Ctrl-C stops the machine.`,
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "booting %s by %s; API on 127.0.0.1:%d; Ctrl-C stops the machine\n", args[0], fw, forward)
-			return vm.Run(cmd.Context(), s.engine, qemu, vm.Machine{
+			err = vm.Run(cmd.Context(), s.engine, qemu, vm.Machine{
 				Disk: disk, Firmware: fw, Forward: map[int]int{forward: 50000}, Memory: memory, CPUs: cpus, Console: cmd.OutOrStdout(),
 			})
+			if errors.Is(err, context.Canceled) { // Ctrl-C is how a machine is stopped
+				fmt.Fprintln(cmd.ErrOrStderr(), "\nmachine stopped")
+				return nil
+			}
+			return err
 		},
 	}
 	flags := cmd.Flags()

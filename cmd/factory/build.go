@@ -26,12 +26,18 @@ image. What was made before is taken from the store. Interrupting loses nothing 
 		Example: `  factory build metal --arch amd64 --output _out
   factory build metal --json | jq -r .sha256
   factory build metal --only "kernel amd64"      # one step of it, as a failed build suggests`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			started := time.Now()
 			profile, release, err := opts.load(args[0], arch)
 			if err != nil {
 				return err
+			}
+			var step *build.Step
+			if only != "" {
+				if step, err = findStep(release, only); err != nil {
+					return withHint(err, "factory graph %s", args[0])
+				}
 			}
 			s, err := opts.open(cmd.ErrOrStderr())
 			if err != nil {
@@ -42,8 +48,8 @@ image. What was made before is taken from the store. Interrupting loses nothing 
 			s.engine.Replay = func(step string) string {
 				return fmt.Sprintf("factory build %s --arch %s --only %q", args[0], arch, step)
 			}
-			if only != "" {
-				return buildOnly(cmd, s, release, only)
+			if step != nil {
+				return buildOnly(cmd, s, step)
 			}
 			artifact, err := release.Build(cmd.Context(), s.engine, profile, output)
 			if err != nil {
@@ -96,11 +102,7 @@ func findStep(release *factory.Release, name string) (*build.Step, error) {
 	return found, nil
 }
 
-func buildOnly(cmd *cobra.Command, s *session, release *factory.Release, name string) error {
-	step, err := findStep(release, name)
-	if err != nil {
-		return err
-	}
+func buildOnly(cmd *cobra.Command, s *session, step *build.Step) error {
 	results, err := s.engine.Build(cmd.Context(), step)
 	if err != nil {
 		return err

@@ -19,11 +19,11 @@ func gcCommand(opts *options) *cobra.Command {
 		Long:  "Gc removes from the store what nobody used lately. What a running build needs is never taken.",
 		Example: `  factory gc --max-age 720h
   factory gc --max-size 20`,
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			store, err := build.OpenStore(opts.store)
 			if err != nil {
-				return fmt.Errorf("opening store: %w", err)
+				return withHint(err, "name another folder with --store DIR")
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
 			report, err := store.GC(cmd.Context(), build.GCOptions{MaxAge: maxAge, MaxSize: maxSizeGiB << 30})
@@ -38,7 +38,7 @@ func gcCommand(opts *options) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&maxAge, "max-age", 30*24*time.Hour, "remove what was not used for this long (0: whatever its age)")
+	cmd.Flags().DurationVar(&maxAge, "max-age", 30*24*time.Hour, "remove what was not used for this long (0: nothing for its age)")
 	cmd.Flags().Int64Var(&maxSizeGiB, "max-size", 0, "remove the least recently used until the store has this many GiB (0: no limit)")
 	return cmd
 }

@@ -16,7 +16,7 @@ func graphCommand(opts *options) *cobra.Command {
 		Short: "Show the steps a profile's image is made of",
 		Example: `  factory graph metal
   factory graph metal --dot | dot -Tsvg > graph.svg`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, release, err := opts.load(args[0], arch)
 			if err != nil {
@@ -40,7 +40,7 @@ func explainCommand(opts *options) *cobra.Command {
 		Short: "Show what is hashed for a step, so why it would run again",
 		Example: `  factory explain metal kernel
   factory explain metal "root amd64"`,
-		Args: cobra.ExactArgs(2),
+		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			_, release, err := opts.load(args[0], arch)
 			if err != nil {

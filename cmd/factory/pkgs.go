@@ -24,56 +24,39 @@ import (
 )
 
 // pkgsCommand is "factory pkgs": the inputs of a build.
-func pkgsCommand() *cobra.Command {
-	var fetcher pkgs.Fetcher
+func pkgsCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pkgs",
 		Short: "Lock, list and keep the packages a build is made from",
-		Args:  cobra.NoArgs,
+		Args:  subcommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringArrayVar(&fetcher.Mirrors, "mirror", nil, "base `URL` of a Debian mirror (default: those of the host's apt)")
-	flags.StringVar(&fetcher.Bundle, "bundle", "", "OCI `REF` of a vendored bundle, asked first (default: $"+pkgs.BundleEnv+")")
-	flags.StringVar(&fetcher.Snapshot, "snapshot", "", "base `URL` of a snapshot service, asked last (default: $"+pkgs.SnapshotEnv+")")
-	cmd.AddCommand(pkgsLockCommand(&fetcher), pkgsListCommand(), pkgsVendorCommand(&fetcher))
+	cmd.AddCommand(pkgsLockCommand(opts), pkgsListCommand(opts), pkgsVendorCommand(opts))
 	return cmd
 }
 
-// pkgsDir is the folder of recipes and lock, in the checkout the root command's flag names.
-func pkgsDir(cmd *cobra.Command) (string, error) {
-	checkout := inherited(cmd, "checkout")
-	if checkout == "" {
-		var err error
-		if checkout, err = findCheckout(); err != nil {
-			return "", err
-		}
-	}
-	return filepath.Join(checkout, "pkgs"), nil
+// pkgsDir is the checkout's folder of recipes and lock.
+func (o *options) pkgsDir() (string, error) {
+	checkout, err := o.findCheckout()
+	return filepath.Join(checkout, "pkgs"), err
 }
 
-// inherited is the value of a flag of the root command.
-func inherited(cmd *cobra.Command, name string) string {
-	if f := cmd.InheritedFlags().Lookup(name); f != nil {
-		return f.Value.String()
-	}
-	return ""
-}
-
-func pkgsLockCommand(fetcher *pkgs.Fetcher) *cobra.Command {
+func pkgsLockCommand(opts *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock",
 		Short: "Resolve the recipes anew and write lock.json",
 		Long: `Reads the suites that recipes/toolsets.yaml names, verifies them up to the Debian archive's OpenPGP keys,
 resolves every set for every architecture, and writes lock.json. An archive older than the locked one is refused.
 What changed is printed.`,
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := pkgsDir(cmd)
+			dir, err := opts.pkgsDir()
 			if err != nil {
 				return err
 			}
-			return lockPackages(cmd.Context(), dir, fetcher, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			var fetcher pkgs.Fetcher
+			opts.configure(&fetcher)
+			return lockPackages(cmd.Context(), dir, &fetcher, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 }
@@ -108,15 +91,15 @@ func lockPackages(ctx context.Context, dir string, fetcher *pkgs.Fetcher, stdout
 	return relocked.Write(dir)
 }
 
-func pkgsListCommand() *cobra.Command {
+func pkgsListCommand(opts *options) *cobra.Command {
 	var asJSON bool
 	var arch, set string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Print the locked packages",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := pkgsDir(cmd)
+			dir, err := opts.pkgsDir()
 			if err != nil {
 				return err
 			}
@@ -180,7 +163,7 @@ func printPackages(w io.Writer, list []pkgs.Package) error {
 	return err
 }
 
-func pkgsVendorCommand(fetcher *pkgs.Fetcher) *cobra.Command {
+func pkgsVendorCommand(opts *options) *cobra.Command {
 	var push string
 	cmd := &cobra.Command{
 		Use:   "vendor",
@@ -188,30 +171,30 @@ func pkgsVendorCommand(fetcher *pkgs.Fetcher) *cobra.Command {
 		Long: `Fetches every locked .deb and Go toolchain, of all architectures, that the local store does not have.
 With --push it then writes them to an OCI registry as one artifact. Builds that name the artifact with --bundle or $` + pkgs.BundleEnv + `
 need no mirror, and still work when mirrors have dropped these versions.`,
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := pkgsDir(cmd)
+			dir, err := opts.pkgsDir()
 			if err != nil {
 				return err
 			}
-			return vendorPackages(cmd.Context(), dir, inherited(cmd, "store"), push, fetcher, cmd.OutOrStdout())
+			return vendorPackages(cmd.Context(), dir, opts, push, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&push, "push", "", "OCI `REF` to push to, such as registry.example/factory/inputs:v1")
 	return cmd
 }
 
-func vendorPackages(ctx context.Context, dir, storeDir, push string, fetcher *pkgs.Fetcher, stdout io.Writer) error {
+func vendorPackages(ctx context.Context, dir string, opts *options, push string, stdout io.Writer) (err error) {
 	lock, err := pkgs.Load(dir)
 	if err != nil {
 		return err
 	}
-	fetcher.Date = lock.Date()
-	lock.Fetcher = fetcher
-	store, err := build.OpenStore(storeDir)
+	opts.configure(lock.Fetcher)
+	store, err := build.OpenStore(opts.store)
 	if err != nil {
-		return err
+		return withHint(err, "name another folder with --store DIR")
 	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	var blobs []build.Blob
 	var fetched atomic.Int64
 	g, ctx2 := errgroup.WithContext(ctx)
@@ -233,7 +216,7 @@ func vendorPackages(ctx context.Context, dir, storeDir, push string, fetcher *pk
 	if push == "" {
 		return nil
 	}
-	digest, err := pkgs.PushBundle(ctx, push, blobs, store.Open, fetcher.Client)
+	digest, err := pkgs.PushBundle(ctx, push, blobs, store.Open, lock.Fetcher.Client)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,9 +28,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 130
 	}
 	fmt.Fprintln(stderr, "factory:", err)
-	var hinted hint
-	if errors.As(err, &hinted) {
-		fmt.Fprintln(stderr, "hint:", hinted.text)
+	if text := hintFor(err); text != "" {
+		fmt.Fprintln(stderr, "hint:", text)
 	}
 	return 1
 }
@@ -46,6 +44,8 @@ func rootCommand() *cobra.Command {
   factory explain metal kernel`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          subcommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -61,35 +61,35 @@ func rootCommand() *cobra.Command {
 	flags.StringVar(&opts.snapshot, "snapshot", "", "base `URL` of a snapshot service, asked last (default: $"+pkgs.SnapshotEnv+")")
 	root.AddCommand(
 		buildCommand(&opts), graphCommand(&opts), explainCommand(&opts), gcCommand(&opts),
-		bootCommand(&opts), pkgsCommand(), toolsCommand(&opts),
+		bootCommand(&opts), pkgsCommand(&opts), toolsCommand(&opts),
 	)
 	return root
 }
 
-// hint is an error with the command that likely mends it.
-type hint struct {
-	error
-	text string
-}
-
-func (h hint) Unwrap() error { return h.error }
-
-func withHint(err error, format string, args ...any) error {
-	return hint{err, fmt.Sprintf(format, args...)}
-}
-
-// findCheckout walks up from the working directory to the repository's root.
-func findCheckout() (string, error) {
+// findCheckout is the folder that --checkout names, or else the first with a repository in it on the way up from the
+// working directory.
+func (o *options) findCheckout() (string, error) {
+	if o.checkout != "" {
+		if !isCheckout(o.checkout) {
+			return "", withHint(fmt.Errorf("cannot build from %s: it is no checkout of the repository", o.checkout), "give --checkout the folder that has pkgs/%s", pkgs.LockFile)
+		}
+		return filepath.Abs(o.checkout)
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding checkout: %w", err)
 	}
 	for start := dir; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "pkgs", "lock.json")); err == nil {
+		if isCheckout(dir) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
 			return "", withHint(fmt.Errorf("cannot build in %s: it is in no checkout of the repository", start), "cd to the checkout, or give --checkout DIR")
 		}
 	}
+}
+
+func isCheckout(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "pkgs", pkgs.LockFile))
+	return err == nil
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/build/progress"
 	"github.com/talos-factory/talos-factory/factory"
+	"github.com/talos-factory/talos-factory/pkgs"
 )
 
 // options are the flags every command has.
@@ -37,7 +37,7 @@ func (o *options) open(out io.Writer) (*session, error) {
 	}
 	store, err := build.OpenStore(o.store)
 	if err != nil {
-		return nil, fmt.Errorf("opening store: %w", err)
+		return nil, withHint(err, "name another folder with --store DIR")
 	}
 	display, err := progress.New(out, o.progress)
 	if err != nil {
@@ -52,24 +52,21 @@ func (s *session) close() error {
 
 // release describes the parts of the checkout's release for arch.
 func (o *options) release(arch string) (*factory.Release, error) {
-	checkout := o.checkout
-	if checkout == "" {
-		var err error
-		if checkout, err = findCheckout(); err != nil {
-			return nil, err
-		}
-	}
-	checkout, err := filepath.Abs(checkout)
+	checkout, err := o.findCheckout()
 	if err != nil {
-		return nil, fmt.Errorf("finding checkout: %w", err)
+		return nil, err
 	}
 	release, err := factory.NewRelease(checkout, arch)
 	if err != nil {
 		return nil, err
 	}
-	fetcher := release.Fetcher()
-	fetcher.Mirrors, fetcher.Bundle, fetcher.Snapshot = o.mirrors, o.bundle, o.snapshot
+	o.configure(release.Fetcher())
 	return release, nil
+}
+
+// configure tells where locked packages are to be got from.
+func (o *options) configure(f *pkgs.Fetcher) {
+	f.Mirrors, f.Bundle, f.Snapshot = o.mirrors, o.bundle, o.snapshot
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -15,7 +15,7 @@ func toolsCommand(opts *options) *cobra.Command {
 		Long: `Tools unpacks a set of locked packages into the store and prints the folder. The folder is read-only, and gc may
 take it once nothing used it for long.`,
 		Example: "  ls $(factory tools judges)/usr/bin",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			release, err := opts.release(runtime.GOARCH)
 			if err != nil {
@@ -23,7 +23,7 @@ take it once nothing used it for long.`,
 			}
 			tree, err := release.Tree(args[0])
 			if err != nil {
-				return err
+				return withHint(err, "factory pkgs list --set SET names the sets there are, and what is in one")
 			}
 			s, err := opts.open(cmd.ErrOrStderr())
 			if err != nil {

@@ -82,7 +82,7 @@ func ParseInRelease(data []byte, keyring openpgp.EntityList) (*Release, error) {
 	}
 	signer, err := block.VerifySignature(keyring, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrSignature, err)
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
 	r := &Release{
 		SHA256: hex.EncodeToString(sum[:]),
