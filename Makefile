@@ -30,14 +30,14 @@ run: image ## boot the image in QEMU: console here, API on 127.0.0.1:50000 (FIRM
 
 # The foreign readers that judge our bytes are pinned packages too; their tree is made once.
 judges: bin/factory
-	@bin/factory tools judges >/dev/null
+	@bin/factory tools judges --progress quiet >/dev/null
 
 test: image judges ## unit tests, one kernel, the smoke boots
-	@FACTORY_JUDGES="$$(bin/factory tools judges)" $(GO) test $(FLAGS) -tags judge ./...
-	@$(GO) test $(FLAGS) -tags vm -timeout 40m ./e2e
+	@FACTORY_JUDGES="$$(bin/factory tools judges --progress quiet 2>/dev/null)" $(GO) test $(FLAGS) -tags judge ./...
+	@FACTORY_JUDGES="$$(bin/factory tools judges --progress quiet 2>/dev/null)" $(GO) test $(FLAGS) -tags vm -timeout 40m -v ./e2e
 
-e2e: image ## the long VM matrix
-	@$(GO) test $(FLAGS) -tags vm,long -timeout 90m ./e2e
+e2e: image judges ## the long VM matrix
+	@FACTORY_JUDGES="$$(bin/factory tools judges --progress quiet 2>/dev/null)" $(GO) test $(FLAGS) -tags vm,long -timeout 90m -v ./e2e
 
 verify-release: bin/factory ## build twice, in two clones with two empty stores, and compare every byte
 	@$(GO) test $(FLAGS) -tags release -timeout 4h -run TestBuiltTwice -v ./e2e

@@ -11,22 +11,36 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
-// build is one complete build from a clone in a folder of its own, into a store of its own.
+// nobody is the other user, where the test may become one.
+const nobody = 65534
+
+// buildRun is one complete build from a clone in a folder of its own, into a store of its own.
 type buildRun struct {
 	dir   string
 	umask string
 	env   []string
+	uid   uint32 // 0: whoever runs the test
+	as    *syscall.Credential
 }
 
 // TestBuiltTwice builds the image from two clones in different paths, into two empty stores, with another umask, time
 // zone, language and number of processors, and compares every byte. It takes two kernel builds.
 func TestBuiltTwice(t *testing.T) {
 	base := t.TempDir()
+	t.Cleanup(func() { // trees of a store are read-only
+		if out, err := exec.Command("chmod", "-R", "u+w", base).CombinedOutput(); err != nil {
+			t.Logf("making %s removable: %v: %s", base, err, out)
+		}
+	})
 	first := buildRun{dir: filepath.Join(base, "one"), umask: "022", env: []string{"TZ=UTC", "LANG=C"}}
 	second := buildRun{dir: filepath.Join(base, "a", "longer path", "two"), umask: "077", env: []string{"TZ=Pacific/Auckland", "LANG=C.UTF-8", "GOMAXPROCS=1"}}
+	if os.Getuid() == 0 {
+		second.uid = nobody
+	}
 	a, b := first.run(t), second.run(t)
 	if a.SHA256 != b.SHA256 || a.BuildID != b.BuildID {
 		t.Errorf("two builds of one commit differ: %+v and %+v", a, b)
@@ -51,6 +65,17 @@ func (r buildRun) run(t *testing.T) (res result) {
 		t.Fatal(err)
 	}
 	r.command(t, ".", "git", "clone", "--quiet", "--no-hardlinks", checkout, r.dir)
+	if r.uid != 0 {
+		// The way in, and everything in the clone, is the other user's; the go command keeps its caches there.
+		r.command(t, ".", "chown", "-R", strconv.Itoa(nobody), r.dir)
+		for dir := filepath.Dir(r.dir); dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.env = append(r.env, "HOME="+r.dir, "GOCACHE="+filepath.Join(r.dir, ".gocache"), "GOMODCACHE="+filepath.Join(r.dir, ".gomodcache"), "GOFLAGS=-modcacherw")
+		r.as = &syscall.Credential{Uid: r.uid, Gid: r.uid}
+	}
 	r.command(t, r.dir, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bin/factory", "./cmd/factory")
 	stdout, stderr := r.command(t, r.dir, "sh", "-c",
 		"umask "+r.umask+" && exec bin/factory build metal --store store --output out --json --no-caches --progress plain")
@@ -73,6 +98,9 @@ func (r buildRun) command(t *testing.T, dir, name string, args ...string) (stdou
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
+	if r.as != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.as}
+	}
 	cmd.Env = append(os.Environ(), r.env...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log

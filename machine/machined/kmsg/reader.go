@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -90,7 +91,7 @@ func Read(ctx context.Context, follow, tail bool, f func(Message) error) error {
 	defer dev.Close()
 
 	if tail {
-		if _, err := dev.Seek(0, os.SEEK_END); err != nil {
+		if _, err := dev.Seek(0, io.SeekEnd); err != nil {
 			return fmt.Errorf("going to the end of the kernel log: %w", err)
 		}
 	}
