@@ -5,6 +5,7 @@
 package kernel
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -57,7 +58,7 @@ func Step(arch, host string, tools, source *build.Tree) (*build.Step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading kernel fragment: %w", err)
 		}
-		inputs = append(inputs, build.Input{Path: "/in/" + strings.TrimPrefix(name, "config/"), Bytes: text})
+		inputs = append(inputs, build.Input{Path: "/in/" + strings.TrimPrefix(name, "config/"), Bytes: settings(text)})
 	}
 	return &build.Step{
 		Name: "kernel " + arch,
@@ -79,6 +80,17 @@ func Step(arch, host string, tools, source *build.Tree) (*build.Step, error) {
 		Timeout:  4 * time.Hour,
 		Progress: progress(),
 	}, nil
+}
+
+// settings is a fragment without its comments, so that better words about an option do not build a kernel anew.
+func settings(fragment []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(fragment) {
+		if bytes.HasPrefix(line, []byte("CONFIG_")) || bytes.HasPrefix(line, []byte("# CONFIG_")) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 func seed() []byte {

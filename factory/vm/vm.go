@@ -164,7 +164,8 @@ func copyVariables(ctx context.Context, engine *build.Engine, qemu *build.Tree, 
 	return nil
 }
 
-// NewDisk makes a machine's disk of size bytes at path: a sparse copy of image, grown. It refuses to replace a file.
+// NewDisk makes a machine's disk of size bytes at path: a sparse copy of image, grown. It refuses to replace a file,
+// and a disk of that name is always whole.
 func NewDisk(path, image string, size int64) (err error) {
 	from, err := os.Open(image)
 	if err != nil {
@@ -178,21 +179,17 @@ func NewDisk(path, image string, size int64) (err error) {
 	if size < info.Size() {
 		return fmt.Errorf("cannot make a disk of %d bytes: image %s has %d", size, image, info.Size())
 	}
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	to, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("making disk: %w", err)
 	}
-	defer func() {
-		err = errors.Join(err, to.Close())
-		if err != nil {
-			os.Remove(path)
-		}
-	}()
-	if err := copySparse(to, from, info.Size()); err != nil {
+	defer func() { err = errors.Join(err, os.Remove(to.Name())) }()
+	err = copySparse(to, from, info.Size())
+	if err := errors.Join(err, to.Truncate(size), to.Close()); err != nil {
 		return fmt.Errorf("copying image to %s: %w", path, err)
 	}
-	if err := to.Truncate(size); err != nil {
-		return fmt.Errorf("growing disk: %w", err)
+	if err := os.Link(to.Name(), path); err != nil { // unlike a rename, it never replaces
+		return fmt.Errorf("making disk: %w", err)
 	}
 	return nil
 }
