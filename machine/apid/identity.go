@@ -29,9 +29,9 @@ const roleKey = "talos-role"
 // roleImpersonator is another node's apid: the roles it sends are the caller's.
 const roleImpersonator = "os:impersonator"
 
-// lastWord is how long connections of maintenance mode live on when it ends: the reply to
-// the call that ended it, the applied configuration, is still on its way. New calls on them
-// are refused.
+// lastWord is how long connections live on when the rules by which they were let in end: the
+// reply to the call that ended them, the applied configuration, is still on its way. Where
+// it was maintenance that ended, new calls on them are refused.
 const lastWord = time.Second
 
 // identity is who this machine is, and decides who a caller is. It changes while apid
@@ -52,7 +52,6 @@ func (i *identity) change(spec state.APICertificatesSpec) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	same := err == nil && i.server != nil && i.maintenance == spec.Maintenance && i.trusted == string(spec.AcceptedCAs)
-	configured := err == nil && i.maintenance && !spec.Maintenance
 	i.maintenance, i.trusted = spec.Maintenance, string(spec.AcceptedCAs)
 	i.server, i.client = server, client
 	if same {
@@ -60,7 +59,7 @@ func (i *identity) change(spec state.APICertificatesSpec) error {
 	}
 	old := i.conns
 	i.conns = nil
-	if configured {
+	if err == nil {
 		time.AfterFunc(lastWord, func() { closeAll(old) })
 	} else {
 		closeAll(old)
