@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -43,32 +44,45 @@ func (m *Machine) loadIdentity(ctx context.Context) error {
 }
 
 // acquireConfig finds the configuration, or blocks in maintenance mode until Apply was given one. One that is there but not valid
-// leads to maintenance mode too: the machine stays reachable for a better one.
+// leads to maintenance mode too, so that the machine stays reachable for a better one; unless it was only staged.
 func (m *Machine) acquireConfig(ctx context.Context) error {
-	data, from, ok, err := persist.FindConfig(persist.Sources(stateDir, embeddedConfig))
-	if err != nil {
-		return err
-	}
+	sources := persist.Sources(stateDir, embeddedConfig)
 
-	if ok {
-		c, err := config.Load(data)
-		if err == nil {
-			m.log.Info("configuration found", "where", from.Name, "type", string(c.Machine.Type))
-
-			if from.Keep {
-				if err := persist.SaveConfig(stateDir, data); err != nil {
-					return err
-				}
-			}
-
-			return m.setConfig(ctx, c, data)
+	for {
+		data, from, ok, err := persist.FindConfig(sources)
+		if err != nil {
+			return err
 		}
 
-		m.log.Error("cannot use the configuration that was found", "where", from.Name, "error", err)
-	} else {
-		m.log.Info("no configuration found: waiting for one in maintenance mode")
+		if !ok {
+			break
+		}
+
+		c, err := config.Load(data)
+		if err != nil {
+			m.log.Error("cannot use the configuration that was found", "where", from.Name, "error", err)
+
+			if !from.Proposal {
+				break
+			}
+
+			sources = sources[slices.Index(sources, from)+1:]
+
+			continue
+		}
+
+		m.log.Info("configuration found", "where", from.Name, "type", string(c.Machine.Type))
+
+		if from.Keep {
+			if err := persist.SaveConfig(stateDir, data); err != nil {
+				return err
+			}
+		}
+
+		return m.setConfig(ctx, c, data)
 	}
 
+	m.log.Info("no configuration that can be used: waiting for one in maintenance mode")
 	m.setStage(state.StageMaintenance)
 
 	select {

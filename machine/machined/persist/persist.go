@@ -157,12 +157,15 @@ type Source struct {
 	Path string
 	// Keep says that the configuration found there has to be written to STATE.
 	Keep bool
+	// Proposal says that one found there that is not valid is passed over. Any other that is not valid is not: an older one in its
+	// place would make the machine another.
+	Proposal bool
 }
 
 // Sources are the places, the first that has a file wins. Maintenance mode is what is left.
 func Sources(state, embedded string) []Source {
 	return []Source{
-		{Name: "staged on STATE", Path: filepath.Join(state, StagedFile), Keep: true},
+		{Name: "staged on STATE", Path: filepath.Join(state, StagedFile), Keep: true, Proposal: true},
 		{Name: "STATE", Path: filepath.Join(state, ConfigFile)},
 		{Name: "embedded in the image", Path: embedded, Keep: true},
 	}
