@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -14,6 +16,12 @@ import (
 
 // routeMetric is worse than what a person would set, so that routes of later configuration win.
 const routeMetric = 1024
+
+// acceptAdvertisements has the kernel take a router's word although this machine forwards packets itself, which without it would be
+// reason enough not to (Documentation/networking/ip-sysctl.rst, accept_ra). A kernel without IPv6 has no such file.
+func acceptAdvertisements(link string) {
+	_ = os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", link, "accept_ra"), []byte("2\n"), 0)
+}
 
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}

@@ -167,6 +167,8 @@ func (m *Manager) link(ctx context.Context, u netlink.LinkUpdate) {
 	}
 
 	if a.RawFlags&unix.IFF_UP == 0 {
+		acceptAdvertisements(a.Name)
+
 		if err := netlink.LinkSetUp(u.Link); err != nil {
 			m.log.Error("bringing up a link", "link", a.Name, "error", err)
 		}

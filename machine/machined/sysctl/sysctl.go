@@ -52,6 +52,7 @@ func Defaults() []Parameter {
 		{Key: "net.ipv4.ip_forward", Value: "1"},
 		{Key: "net.ipv4.icmp_ignore_bogus_error_responses", Value: "1"},
 		{Key: "net.ipv4.icmp_echo_ignore_broadcasts", Value: "1"},
+		{Key: "net.ipv6.conf.default.accept_ra", Value: "2", Optional: true}, // a router too learns its routes (ip-sysctl.rst); see network for links that exist
 		{Key: "net.ipv6.conf.default.forwarding", Value: "1", Optional: true},
 		{Key: "net.ipv6.conf.all.forwarding", Value: "1", Optional: true},
 	}
