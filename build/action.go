@@ -176,6 +176,9 @@ func (s *Step) checkText() error {
 	for _, in := range s.Inputs {
 		texts = append(texts, in.Path)
 	}
+	for _, m := range s.Mounts {
+		texts = append(texts, m.Path)
+	}
 	for _, t := range texts {
 		if !utf8.ValidString(t) || bytes.IndexByte([]byte(t), 0) >= 0 {
 			return fmt.Errorf("%q is not valid UTF-8 or has a zero byte", t)

@@ -14,7 +14,7 @@ import (
 
 // stamp is what a file looked like when its content was last hashed. ctime cannot be set
 // back by a program, so a blob with the same stamp was not written to since.
-// What a stamp cannot see is a disk that returns other bytes; Store.Scrub is for that.
+// What a stamp cannot see is a disk that returns other bytes than were written.
 type stamp struct {
 	inode               uint64
 	mtime, ctime, bytes int64

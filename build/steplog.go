@@ -10,6 +10,9 @@ import (
 // tailLines is how much of a log an error shows.
 const tailLines = 20
 
+// maxLine is where a line that does not end is broken for the display, so that no step can fill the memory.
+const maxLine = 64 << 10
+
 // stepLog writes what a step prints to a file of the store, hands whole lines to the display, and
 // keeps the last ones for an error. It is written to by one goroutine.
 type stepLog struct {
@@ -42,6 +45,9 @@ func (l *stepLog) Write(p []byte) (int, error) {
 		_, l.err = l.file.Write(p)
 	}
 	l.partial = append(l.partial, p...)
+	if len(l.partial) > maxLine && bytes.IndexByte(l.partial, '\n') < 0 {
+		l.partial = append(l.partial, '\n')
+	}
 	if end := bytes.LastIndexByte(l.partial, '\n') + 1; end > 0 {
 		l.lines(l.partial[:end])
 		l.partial = append([]byte(nil), l.partial[end:]...)

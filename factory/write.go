@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
@@ -35,7 +38,7 @@ func (s blobSource) OpenBlob(digest [32]byte) (extent.ReaderAtCloser, error) {
 // writer writes plans as files and remembers, in the store, what it wrote where.
 type writer struct{ store *build.Store }
 
-// write makes path hold the plan's bytes: a temporary file beside it, synced, renamed. A file that this store knows to
+// write makes path hold the plan's bytes, whole or not at all. A file that this store knows to
 // be the same already, and that nobody has touched since, is left alone.
 func (w writer) write(ctx context.Context, path string, plan *extent.Plan) (Artifact, error) {
 	id, err := planID(plan)
@@ -99,20 +102,37 @@ func (i interruptible) Read(b []byte) (int, error) {
 	return i.r.Read(b)
 }
 
+// writeWhole writes to a file without a name (O_TMPFILE), so that not even a killed process leaves a part of an image
+// behind. A file system that knows no such files (overlayfs, NFS) gets a hidden one instead.
 func writeWhole(ctx context.Context, path string, plan *extent.Plan, source extent.Source) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	hidden := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a dead process of our number
+		return err
+	}
+	file, err := os.OpenFile(filepath.Dir(path), os.O_RDWR|unix.O_TMPFILE, 0o644)
+	named := err != nil
+	if named {
+		file, err = os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() {
+		err = errors.Join(err, file.Close())
 		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
+			_ = os.Remove(hidden) // it may have no name yet
 		}
 	}()
-	if err := errors.Join(plan.WriteSparse(ctx, file, source), file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(plan.WriteSparse(ctx, file, source), file.Chmod(0o644), file.Sync()); err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), path)
+	if !named {
+		unnamed := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
+		if err := unix.Linkat(unix.AT_FDCWD, unnamed, unix.AT_FDCWD, hidden, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return fmt.Errorf("naming the file: %w", err)
+		}
+	}
+	return os.Rename(hidden, path)
 }
 
 // written identifies a file's content as long as nobody writes to it.

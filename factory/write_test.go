@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
 )
@@ -86,5 +88,37 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v (error %v)", left, err)
+	}
+}
+
+// watchedSource fails the test when something lies in dir while an image is written there.
+type watchedSource struct {
+	blobSource
+	t   *testing.T
+	dir string
+}
+
+func (s watchedSource) OpenBlob(digest [32]byte) (extent.ReaderAtCloser, error) {
+	if left, err := os.ReadDir(s.dir); err != nil || len(left) > 0 {
+		s.t.Errorf("a killed process would leave %v (error %v)", left, err)
+	}
+	return s.blobSource.OpenBlob(digest)
+}
+
+func TestKilledWriteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+	if err != nil {
+		t.Skipf("files without a name: %v", err)
+	}
+	f.Close()
+	w, plan := testWriter(t)
+	path := filepath.Join(dir, "image")
+	if err := writeWhole(t.Context(), path, plan, watchedSource{blobSource{w.store}, t, dir}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "image" {
+		t.Errorf("written: %v (error %v)", left, err)
 	}
 }

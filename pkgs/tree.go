@@ -45,7 +45,7 @@ func (l *Lock) DebTree(set, arch string, opts ...TreeOption) (*build.Tree, error
 	for _, o := range opts {
 		o(&spec)
 	}
-	tree := &build.Tree{Name: "tree " + set + " " + arch}
+	tree := &build.Tree{Name: set + " " + arch}
 	for _, name := range baseFirst(s.Packages) {
 		p, err := l.Package(name, arch)
 		if err != nil {
