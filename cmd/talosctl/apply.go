@@ -73,7 +73,7 @@ func readConfig(cmd *cobra.Command, file string) ([]byte, error) {
 		data, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return nil, err
+		return nil, hint(fmt.Errorf("cannot read the configuration: %w", err), "nothing was sent; make one with `talosctl gen config`")
 	}
 	if _, err := config.Load(data); err != nil {
 		return nil, hint(fmt.Errorf("cannot use %s: %w", file, err), "nothing was sent")

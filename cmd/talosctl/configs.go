@@ -25,7 +25,9 @@ func configCommand(t *target) *cobra.Command {
 
 func configInfoCommand(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "info", Short: "Show the chosen context", Args: exactly(0),
+		Use: "info", Short: "Show the chosen context",
+		Example: "  talosctl config info --context lab",
+		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			context, err := t.load()
 			if err != nil {
@@ -44,7 +46,9 @@ func configInfoCommand(t *target) *cobra.Command {
 
 func configContextsCommand(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "contexts", Short: "List the contexts", Args: exactly(0),
+		Use: "contexts", Short: "List the contexts",
+		Example: "  talosctl config contexts",
+		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.edit(func(file *talosconfig.Config) (bool, error) {
 				table := newTable(cmd.OutOrStdout(), "CURRENT|NAME|ENDPOINTS|NODES")
@@ -64,7 +68,9 @@ func configContextsCommand(t *target) *cobra.Command {
 
 func configContextCommand(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "context NAME", Short: "Choose a context", Args: exactly(1),
+		Use: "context NAME", Short: "Choose a context",
+		Example: "  talosctl config context lab",
+		Args:    exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return t.edit(func(file *talosconfig.Config) (bool, error) {
 				_, err := file.Choose(args[0])

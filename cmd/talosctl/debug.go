@@ -20,10 +20,11 @@ func debugContainerCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "container IMAGE [-- ARGUMENT...]", Short: "Run a container and show what it prints",
 		Long: `Run a container and show what it prints. It ends with the command and leaves nothing
-behind; the exit status is the container's. The image must be on the machine. The container
-is privileged: it has the machine's devices and file systems, and an administrator's word starts it.`,
-		Example: "  talosctl -n 10.0.0.2 image import tools.tar\n  talosctl -n 10.0.0.2 debug container registry.example/tools:latest -- /bin/look around",
-		Args:    between(1, -1),
+behind; the exit status is the container's. The image must be on the machine: see
+` + "`talosctl image import`" + `. The container is privileged, it has the machine's devices and network.`,
+		Example: `  talosctl -n 10.0.0.2 debug container registry.example/tools:latest -- /bin/look around
+  talosctl -n 10.0.0.2 debug container --stdin registry.example/tools:latest < commands`,
+		Args: between(1, -1),
 	}
 	interactive := cmd.Flags().Bool("stdin", false, "pass standard input to the container")
 	env := cmd.Flags().StringToString("env", nil, "environment, NAME=VALUE")

@@ -114,11 +114,11 @@ func writeFiles(dir string, force bool, files []outputFile) error {
 			return hint(fmt.Errorf("cannot write %s: it exists", filepath.Join(dir, file.name)), "overwrite it with --force, or choose another place with --output")
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return hint(fmt.Errorf("cannot write to the folder: %w", err), "choose another place with --output")
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return hint(fmt.Errorf("cannot make the folder: %w", err), "choose another place with --output")
 	}
 	for _, file := range files {
 		data, err := file.encode()
@@ -126,7 +126,7 @@ func writeFiles(dir string, force bool, files []outputFile) error {
 			return err
 		}
 		if err := writeFile(filepath.Join(dir, file.name), data); err != nil {
-			return err
+			return hint(err, "choose another place with --output")
 		}
 	}
 	return nil
@@ -136,12 +136,12 @@ func writeFiles(dir string, force bool, files []outputFile) error {
 func writeFile(path string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".talosctl-*") // mode 0600
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err)) // whose path is not the one the person named
 	}
 	defer os.Remove(temp.Name()) // is gone already if all went well
 	_, err = temp.Write(data)
 	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return os.Rename(temp.Name(), path)
 }

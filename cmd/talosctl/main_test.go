@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	cosi "github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,6 +50,33 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 	})
+}
+
+// TestExamples: every command's help has examples, and they are of that command.
+func TestExamples(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example + "\n") {
+			words := strings.Fields(line)
+			if len(words) == 0 || words[0] != "talosctl" {
+				t.Errorf("%s: got the example %q", cmd.CommandPath(), line)
+				continue
+			}
+			rest := words
+			for _, word := range strings.Fields(cmd.CommandPath()) { // flags may stand between
+				i := slices.Index(rest, word)
+				if i < 0 {
+					t.Errorf("%s: the example %q is not one of it", cmd.CommandPath(), line)
+					break
+				}
+				rest = rest[i+1:]
+			}
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(newRoot())
 }
 
 // fakeMachine answers as machined would, with little behind it.
@@ -219,6 +249,9 @@ func (fakeDebug) ContainerRun(stream machine.DebugService_ContainerRunServer) er
 	r, err := stream.Recv()
 	if err != nil {
 		return err
+	}
+	if r.GetSpec().GetProfile() != machine.DebugContainerRunRequestSpec_PROFILE_PRIVILEGED {
+		return status.Error(codes.InvalidArgument, "cannot run a container of this profile")
 	}
 	output := ""
 	for _, arg := range r.GetSpec().GetArgs() {

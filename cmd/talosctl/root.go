@@ -58,13 +58,19 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// group is a command that only has commands below it.
+// group is a command that only has commands below it. Its examples are their first ones.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: cobra.ArbitraryArgs,
 		RunE: helpOrUnknown,
 	}
+	var examples []string
+	for _, c := range commands {
+		example, _, _ := strings.Cut(c.Example, "\n")
+		examples = append(examples, example)
+	}
+	cmd.Example = strings.Join(examples, "\n")
 	cmd.AddCommand(commands...)
 	return cmd
 }
@@ -74,6 +80,7 @@ func helpOrUnknown(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	text := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text = fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), near[0])
 	}

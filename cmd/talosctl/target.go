@@ -224,7 +224,12 @@ func explainCall(err error) error {
 		return hint(errors.New("the machine closed the connection"),
 			"one with a configuration wants the talosconfig that was made with it; one without is asked with --insecure")
 	case s.Code() == codes.Unavailable:
+		if _, reason, ok := strings.Cut(text, "Error while dialing: dial tcp "); ok {
+			plain = errors.New("cannot connect to " + strings.Trim(reason, `"`))
+		}
 		return hint(plain, "is the machine up, and is its port %s reachable from here?", apiPort)
+	case s.Code() == codes.Unauthenticated:
+		return hint(plain, "it has a configuration: use the talosconfig that was made with it, without --insecure")
 	case s.Code() == codes.Unimplemented:
 		return hint(plain, "the machine's version does not have this call; see `talosctl version`")
 	case s.Code() == codes.PermissionDenied:
