@@ -90,11 +90,11 @@ func (r *Release) describe(checkout string, recipes *pkgs.Recipes) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.BuildID, err = buildID(r.Version, contents.Text(), append(contents.Steps(), r.Kernel)); err != nil {
-		return err
-	}
 	tools, err := r.Tree("squashfs")
 	if err != nil {
+		return err
+	}
+	if r.BuildID, err = buildID(r.Version, contents.Text(tools), append(contents.Steps(), r.Kernel)); err != nil {
 		return err
 	}
 	r.Root, err = contents.Step(tools, r.host, r.Version, r.BuildID)

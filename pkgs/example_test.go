@@ -18,5 +18,5 @@ func ExampleLoad() {
 		return
 	}
 	fmt.Println(tree.Name, "of", len(tree.Fetches), "package")
-	// Output: tree linux-source amd64 of 1 package
+	// Output: linux-source amd64 of 1 package
 }

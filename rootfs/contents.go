@@ -100,10 +100,15 @@ func (c *Contents) addParents() {
 // Steps lists the builds that files come from.
 func (c *Contents) Steps() []*build.Step { return c.steps }
 
-// Text is everything but the builds that decides the root's content, for a build ID.
-func (c *Contents) Text() string {
+// Text is everything but the builds that decides the root's content, for a build ID: that ID itself
+// is in the root, so the small texts that tell it are taken without.
+func (c *Contents) Text(tools *build.Tree) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, c.arch, c.tree.ID())
+	fmt.Fprintf(&b, "%s %s %s %q\n", c.arch, c.tree.ID(), tools.ID(), pack)
+	small := texts("", "")
+	for _, name := range slices.Sorted(maps.Keys(small)) {
+		fmt.Fprintf(&b, "%s %q\n", name, small[name])
+	}
 	for _, e := range c.entries {
 		fmt.Fprintf(&b, "%+v\n", e)
 	}
