@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMetric is worse than what a person would set, so that routes of later configuration win.
+// routeMetric is worse than what a person would set, so that routes of later configuration win. A link's index is added: of two
+// routes to one place that have one metric, the kernel keeps the last only, and each renewal of a lease would move the default route.
 const routeMetric = 1024
 
 // acceptAdvertisements has the kernel take a router's word although this machine forwards packets itself, which without it would be
@@ -27,28 +28,31 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// apply writes a plan into the kernel. What is there already stays.
+// apply writes a plan into the kernel. What is there already stays; what the kernel refuses, an MTU that the hardware cannot do for
+// instance, does not keep the rest back.
 func apply(index int, p LinkPlan) error {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return err
 	}
 
+	var errs []error
+
 	if p.MTU != 0 && p.MTU != link.Attrs().MTU {
 		if err := netlink.LinkSetMTU(link, p.MTU); err != nil {
-			return fmt.Errorf("setting the MTU %d: %w", p.MTU, err)
+			errs = append(errs, fmt.Errorf("setting the MTU %d: %w", p.MTU, err))
 		}
 	}
 
 	// The kernel drops the address by itself if nobody renews it.
 	addr := &netlink.Addr{IPNet: ipNet(p.Address), ValidLft: int(p.Lifetime.Seconds()), PreferedLft: int(p.Lifetime.Seconds())}
 	if err := netlink.AddrReplace(link, addr); err != nil {
-		return fmt.Errorf("setting the address %s: %w", p.Address, err)
+		return errors.Join(append(errs, fmt.Errorf("setting the address %s: %w", p.Address, err))...)
 	}
 
 	for _, r := range p.Routes {
 		route := &netlink.Route{
-			LinkIndex: index, Dst: ipNet(r.Destination), Src: p.Address.Addr().AsSlice(), Priority: routeMetric, Protocol: unix.RTPROT_DHCP,
+			LinkIndex: index, Dst: ipNet(r.Destination), Src: p.Address.Addr().AsSlice(), Priority: routeMetric + index, Protocol: unix.RTPROT_DHCP,
 		}
 		if r.Gateway.IsValid() {
 			route.Gw = r.Gateway.AsSlice()
@@ -57,11 +61,11 @@ func apply(index int, p LinkPlan) error {
 		}
 
 		if err := netlink.RouteReplace(route); err != nil {
-			return fmt.Errorf("setting the route to %s: %w", r.Destination, err)
+			errs = append(errs, fmt.Errorf("setting the route to %s: %w", r.Destination, err))
 		}
 	}
 
-	return nil
+	return errors.Join(errs...)
 }
 
 func removeAddress(index int, p netip.Prefix) error {

@@ -72,8 +72,12 @@ func TestPlanLease(t *testing.T) {
 				Lifetime: time.Second, RenewAfter: minRenew,
 			},
 		},
-		"hostile name": {
-			[]dhcpv4.Option{mask, dhcpv4.OptHostName("a\nb; reboot"), dhcpv4.OptIPAddressLeaseTime(time.Hour)},
+		"renewal after the end": {
+			[]dhcpv4.Option{mask, dhcpv4.OptRenewTimeValue(2 * time.Hour), dhcpv4.OptIPAddressLeaseTime(time.Hour)},
+			LinkPlan{Address: address, Lifetime: time.Hour, RenewAfter: 30 * time.Minute},
+		},
+		"hostile names": {
+			[]dhcpv4.Option{mask, dhcpv4.OptHostName("a\nb; reboot"), dhcpv4.OptDomainName("x\nnameserver 6.6.6.6"), dhcpv4.OptIPAddressLeaseTime(time.Hour)},
 			LinkPlan{Address: address, Lifetime: time.Hour, RenewAfter: 30 * time.Minute},
 		},
 	} {
@@ -190,7 +194,7 @@ func TestDHCP(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range routes {
-				if r.Gw.Equal(net.IPv4(10, 9, 0, 1)) && r.Priority == routeMetric {
+				if r.Gw.Equal(net.IPv4(10, 9, 0, 1)) && r.Priority == routeMetric+r.LinkIndex {
 					return
 				}
 			}

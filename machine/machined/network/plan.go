@@ -63,7 +63,8 @@ func planLease(ack *dhcpv4.DHCPv4) (LinkPlan, bool) {
 
 	p.Routes = planRoutes(ack, p.Address)
 
-	if domain := strings.Trim(ack.DomainName(), ". \x00"); domain != "" {
+	// It goes into files of /etc, so it must be no more than a name.
+	if domain := hostLabel(strings.Trim(ack.DomainName(), ". \x00")); domain != "" {
 		p.Search = []string{domain}
 	}
 
@@ -71,7 +72,12 @@ func planLease(ack *dhcpv4.DHCPv4) (LinkPlan, bool) {
 		p.MTU = int(mtu)
 	}
 
-	p.RenewAfter = max(ack.IPAddressRenewalTime(p.Lifetime/2), minRenew)
+	p.RenewAfter = ack.IPAddressRenewalTime(p.Lifetime / 2)
+	if p.RenewAfter >= p.Lifetime { // no server means that
+		p.RenewAfter = p.Lifetime / 2
+	}
+
+	p.RenewAfter = max(p.RenewAfter, minRenew)
 	if p.Lifetime == infinite {
 		p.Lifetime, p.RenewAfter = 0, 24*time.Hour
 	}
