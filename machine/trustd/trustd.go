@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -66,6 +67,8 @@ func Run(ctx context.Context, options Options) error {
 		grpc.Creds(credentials.NewTLS(issuer.tls())),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.ConnectionTimeout(10*time.Second),
+		// Anybody may connect; who asks for nothing does not stay.
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}),
 	)
 	security.RegisterSecurityServiceServer(server, issuer)
 
