@@ -68,6 +68,7 @@ TYPE is a name or an alias; "talosctl get rd" lists them all.`,
 // definition is the part of a resource type's definition that is needed here.
 type definition struct {
 	Type             string   `yaml:"type"`
+	DisplayType      string   `yaml:"displayType"` // of one: "MountStatus"
 	DefaultNamespace string   `yaml:"defaultNamespace"`
 	Aliases          []string `yaml:"allAliases"`
 	PrintColumns     []struct {
@@ -225,8 +226,7 @@ func (p *resourcePrinter) print(node, mark string, r resource.Resource) error {
 		value["node"] = node
 		return printValue(p.cmd.OutOrStdout(), p.format, value)
 	}
-	short, _, _ := strings.Cut(md.Type(), ".")
-	columns := []any{node, md.Namespace(), strings.TrimSuffix(short, "s"), md.ID(), md.Version()}
+	columns := []any{node, md.Namespace(), p.definition.DisplayType, md.ID(), md.Version()}
 	if p.watch {
 		columns = append([]any{mark}, columns...)
 	}

@@ -203,12 +203,17 @@ func first(lists ...[]string) []string {
 
 // explainCall turns a call's error into words, with a hint where one is likely right.
 func explainCall(err error) error {
-	s, ok := status.FromError(err)
-	if !ok {
+	var call interface {
+		error
+		GRPCStatus() *status.Status
+	}
+	if !errors.As(err, &call) {
 		return err
 	}
+	s := call.GRPCStatus()
 	var authority x509.UnknownAuthorityError
 	message := strings.TrimPrefix(s.Message(), "connection error: desc = ")
+	message = strings.Replace(err.Error(), call.Error(), message, 1) // with what was said around it
 	plain := errors.New(strings.Trim(message, `"`))
 	switch text := s.Message(); {
 	case errors.As(err, &authority) || strings.Contains(text, "signed by unknown authority"):
