@@ -81,6 +81,10 @@ func (m *Machine) readMeta(ctx context.Context) error {
 	m.log.Info("META read", "values", len(values))
 
 	for tag, value := range values {
+		if tag == meta.StateEncryptionConfig || tag == meta.UniqueMachineToken {
+			value = []byte("(secret)") // every reader may look at these resources
+		}
+
 		if err := state.Put(ctx, m.store, state.NewMetaKey(fmt.Sprintf("0x%02x", uint32(tag)), state.MetaKeySpec{Value: string(value)})); err != nil {
 			return err
 		}
