@@ -104,8 +104,8 @@ func (r *Release) describe(checkout string, recipes *pkgs.Recipes) (err error) {
 // Steps lists the steps whose outputs an image is made of.
 func (r *Release) Steps() []*build.Step { return []*build.Step{r.Kernel, r.Loaders, r.Init, r.Root} }
 
-// Fetcher is where locked packages are got from, for the caller to set.
-func (r *Release) Fetcher() *pkgs.Fetcher { return r.lock.Fetcher }
+// Lock is what the release's inputs are pinned by. Its Fetcher is for the caller to set.
+func (r *Release) Lock() *pkgs.Lock { return r.lock }
 
 // Tree is a locked toolset of the host.
 func (r *Release) Tree(set string) (*build.Tree, error) { return r.lock.DebTree(set, r.host) }

@@ -1,9 +1,14 @@
 package pkgs
 
 import (
+	"archive/tar"
+	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,11 +33,15 @@ func TestBundle(t *testing.T) {
 		}
 		blobs = append(blobs, f.Blob)
 	}
-	first, err := PushBundle(t.Context(), ref, blobs, store.Open, nil)
+	modules, err := store.Put(strings.NewReader(moduleTar(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := PushBundle(t.Context(), ref, blobs, store.Open, nil)
+	first, err := PushBundle(t.Context(), ref, blobs, modules, store.Open, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := PushBundle(t.Context(), ref, blobs, modules, store.Open, nil)
 	if err != nil || again != first {
 		t.Errorf("pushed again: got %s %v, want %s", again, err, first)
 	}
@@ -50,9 +59,34 @@ func TestBundle(t *testing.T) {
 		t.Errorf("the mirror was asked %d times", n-before)
 	}
 
+	dir, release, err := lock.Fetcher.moduleProxy()(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "example.com/dep/@v/v1.0.0.mod")); string(text) != "module example.com/dep\n" {
+		t.Errorf("go.mod out of the bundle: %q, %v", text, err)
+	}
+	release()
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the modules were left behind: %v", err)
+	}
+
 	server.Close()
 	err = FetchInto(t.Context(), openStore(t), lock.Fetches()[0])
 	if err == nil || !strings.Contains(err.Error(), ErrStale.Error()) || !strings.Contains(err.Error(), "asking the bundle") {
 		t.Errorf("gone from bundle and mirror: got %v", err)
 	}
+}
+
+// moduleTar is what PackModules could have written.
+func moduleTar(t *testing.T) string {
+	t.Helper()
+	const text = "module example.com/dep\n"
+	var b strings.Builder
+	w := tar.NewWriter(&b)
+	err := w.WriteHeader(&tar.Header{Name: "example.com/dep/@v/v1.0.0.mod", Mode: 0o644, Size: int64(len(text))})
+	if _, werr := io.WriteString(w, text); errors.Join(err, werr, w.Close()) != nil {
+		t.Fatal(err, werr)
+	}
+	return b.String()
 }

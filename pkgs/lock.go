@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/talos-factory/talos-factory/build"
+	"github.com/talos-factory/talos-factory/pkgs/gomod"
 )
 
 // LockSchema is the version of lock.json this code reads and writes.
@@ -38,6 +39,8 @@ type Lock struct {
 	Sets     map[string]map[string]Set // by name, then by architecture
 
 	Fetcher *Fetcher // where the trees' fetches get their bytes; Load sets the default
+
+	modules []*gomod.Modules // that the steps described so far need
 }
 
 // Suite is a suite of the Debian archive as it was when locked.

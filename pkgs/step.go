@@ -62,6 +62,16 @@ func (l *Lock) goBuild(name, toolset, arch string, src *build.Tree, b Build) (*b
 	return step, nil
 }
 
+// vendor is the tree of the modules that imports come from, and notes them for PackModules.
+func (l *Lock) vendor(name, dir string, imports []string) (*build.Tree, error) {
+	m, err := gomod.Read(name, dir, imports)
+	if err != nil {
+		return nil, err
+	}
+	l.modules = append(l.modules, m)
+	return m.Tree(l.Fetcher.moduleProxy())
+}
+
 // program is what "go build" calls the program of a main package: the last element of its path that is not a version.
 func program(imp string) string {
 	base := path.Base(imp)
@@ -77,7 +87,7 @@ func (l *Lock) Step(r *Recipe, arch string) (*build.Step, error) {
 	name := r.Name + " " + arch
 	switch r.Kind {
 	case KindGoMod:
-		src, err := gomod.Vendor("modules of "+r.Name, r.Dir, r.Build.Imports)
+		src, err := l.vendor("modules of "+r.Name, r.Dir, r.Build.Imports)
 		if err != nil {
 			return nil, fmt.Errorf("planning %s: %w", name, err)
 		}
@@ -121,7 +131,7 @@ func (l *Lock) CommandStep(repo, pkg, arch string) (*build.Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", name, err)
 	}
-	vendored, err := gomod.Vendor("modules of "+path.Base(pkg), repo, source.Imports)
+	vendored, err := l.vendor("modules of "+path.Base(pkg), repo, source.Imports)
 	if err != nil {
 		return nil, fmt.Errorf("planning %s: %w", name, err)
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
 	"github.com/talos-factory/talos-factory/build"
+	"github.com/talos-factory/talos-factory/pkgs/gomod"
 )
 
 // Fetches lists everything the lock names, each blob once.
@@ -29,6 +31,12 @@ func (l *Lock) Fetches() []build.Fetch {
 		add(l.Fetcher.FetchToolchain(t))
 	}
 	return all
+}
+
+// PackModules writes, for a bundle, the Go modules that the steps need which were described with this lock. They are
+// not in the lock: go.sum pins them.
+func (l *Lock) PackModules(ctx context.Context, w io.Writer) error {
+	return gomod.Pack(ctx, w, l.modules)
 }
 
 // FetchInto gets one blob into the store, unless it is there.

@@ -169,27 +169,22 @@ func pkgsVendorCommand(opts *options) *cobra.Command {
 		Use:   "vendor",
 		Short: "Fetch everything the lock names into the store, and push it as an OCI bundle",
 		Long: `Fetches every locked .deb and Go toolchain, of all architectures, that the local store does not have.
-With --push it then writes them to an OCI registry as one artifact. Builds that name the artifact with --bundle or $` + pkgs.BundleEnv + `
-need no mirror, and still work when mirrors have dropped these versions.`,
+With --push it then writes them, and the Go modules of the image's programs, to an OCI registry as one artifact. Builds that name the artifact with --bundle or $` + pkgs.BundleEnv + `
+need no mirror and no Go proxy, and still work when mirrors have dropped these versions.`,
 		Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := opts.pkgsDir()
+			release, err := opts.release("amd64")
 			if err != nil {
 				return err
 			}
-			return vendorPackages(cmd.Context(), dir, opts, push, cmd.OutOrStdout())
+			return vendorPackages(cmd.Context(), release.Lock(), opts, push, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&push, "push", "", "OCI `REF` to push to, such as registry.example/factory/inputs:v1")
 	return cmd
 }
 
-func vendorPackages(ctx context.Context, dir string, opts *options, push string, stdout io.Writer) (err error) {
-	lock, err := pkgs.Load(dir)
-	if err != nil {
-		return err
-	}
-	opts.configure(lock.Fetcher)
+func vendorPackages(ctx context.Context, lock *pkgs.Lock, opts *options, push string, stdout io.Writer) (err error) {
 	store, err := build.OpenStore(opts.store)
 	if err != nil {
 		return withHint(err, "name another folder with --store DIR")
@@ -216,10 +211,21 @@ func vendorPackages(ctx context.Context, dir string, opts *options, push string,
 	if push == "" {
 		return nil
 	}
-	digest, err := pkgs.PushBundle(ctx, push, blobs, store.Open, lock.Fetcher.Client)
+	modules, err := packModules(ctx, lock, store)
+	if err != nil {
+		return err
+	}
+	digest, err := pkgs.PushBundle(ctx, push, blobs, modules, store.Open, lock.Fetcher.Client)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "pushed %s as %s\nnext: export %s=%s\n", push, digest, pkgs.BundleEnv, push)
 	return err
+}
+
+// packModules puts the Go modules into the store as one blob.
+func packModules(ctx context.Context, lock *pkgs.Lock, store *build.Store) (build.Blob, error) {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(lock.PackModules(ctx, w)) }()
+	return store.Put(r)
 }

@@ -60,7 +60,7 @@ func (o *options) release(arch string) (*factory.Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.configure(release.Fetcher())
+	o.configure(release.Lock().Fetcher)
 	return release, nil
 }
 

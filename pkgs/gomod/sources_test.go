@@ -116,7 +116,11 @@ func TestSources(t *testing.T) {
 // TestVendorID: what the packages are decides the tree's identity, not where the folder is or the order they are listed in.
 func TestVendorID(t *testing.T) {
 	id := func(text string, imports ...string) string {
-		tree, err := Vendor("x", repository(t, text), imports)
+		modules, err := Read("x", repository(t, text), imports)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := modules.Tree(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func Fetch(ctx context.Context, module, version string) (*Download, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	out, err := goCommand(ctx, dir, "mod", "download", "-json", module+"@"+version)
+	out, err := goCommand(ctx, dir, nil, "mod", "download", "-json", module+"@"+version)
 	var d Download
 	if jsonErr := json.Unmarshal(out, &d); jsonErr != nil && err == nil {
 		err = jsonErr
@@ -46,12 +46,13 @@ func Fetch(ctx context.Context, module, version string) (*Download, error) {
 	return &d, nil
 }
 
-// goCommand runs the host's go command outside of any workspace.
-func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+// goCommand runs the host's go command outside of any workspace, with additions to its environment.
+func goCommand(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	// The host's own flags stay out, from the environment or "go env -w": -overlay would change what a pinned tree holds.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
