@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ image. What was made before is taken from the store. Interrupting loses nothing 
 			defer func() { err = errors.Join(err, s.close()) }()
 			s.engine.NoCaches = noCaches
 			s.engine.Replay = func(step string) string {
-				return fmt.Sprintf("factory build %s --arch %s --only %q", args[0], arch, step)
+				return fmt.Sprintf("%s build %s --arch %s%s --only %q", os.Args[0], args[0], arch, opts.flags(), step)
 			}
 			if step != nil {
 				return buildOnly(cmd, s, step)

@@ -69,4 +69,17 @@ func (o *options) configure(f *pkgs.Fetcher) {
 	f.Mirrors, f.Bundle, f.Snapshot = o.mirrors, o.bundle, o.snapshot
 }
 
+// flags are those of the options that a command needs to find the same store and checkout again.
+func (o *options) flags() string {
+	var text string
+	for _, f := range []struct{ name, value string }{
+		{"store", o.store}, {"checkout", o.checkout}, {"isolation", o.isolation},
+	} {
+		if f.value != "" {
+			text += fmt.Sprintf(" --%s %q", f.name, f.value)
+		}
+	}
+	return text
+}
+
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
