@@ -114,7 +114,7 @@ func TestKilledWriteLeavesNothing(t *testing.T) {
 	f.Close()
 	w, plan := testWriter(t)
 	path := filepath.Join(dir, "image")
-	if err := writeWhole(t.Context(), path, plan, watchedSource{blobSource{w.store}, t, dir}); err != nil {
+	if err := writeWhole(t.Context(), path, plan, watchedSource{blobSource(w), t, dir}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(dir)

@@ -57,9 +57,9 @@ func Run(ctx context.Context, spec Spec, std Stdio) error {
 		statusW.Close()
 		specR.Close()
 		if _, err := specW.Write(text); err != nil && !errors.Is(err, syscall.EPIPE) {
-			cmd.Process.Kill()
-			cmd.Wait()
-			done <- err
+			killErr := cmd.Process.Kill()
+			cmd.Wait() //nolint:errcheck // it says that we killed it
+			done <- errors.Join(err, killErr)
 			return
 		}
 		err := cmd.Wait()
