@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -30,8 +31,9 @@ type machine struct {
 	started time.Time
 }
 
-// start boots the image file with the firmware on a disk of its own, and prints the console if the test fails.
-func start(t *testing.T, firmware vm.Firmware, diskSize int64) *machine {
+// start boots the image file with the firmware on a disk of its own, and prints the console if the test fails. forward
+// adds ports of this host to the API's.
+func start(t *testing.T, firmware vm.Firmware, diskSize int64, forward map[int]int) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "disk")
@@ -40,9 +42,11 @@ func start(t *testing.T, firmware vm.Firmware, diskSize int64) *machine {
 	}
 	port := freePort(t)
 	m := &machine{t: t, console: newConsole(), address: fmt.Sprintf("127.0.0.1:%d", port), config: filepath.Join(dir, "cluster"), done: make(chan error, 1), started: time.Now()}
+	ports := map[int]int{port: 50000}
+	maps.Copy(ports, forward)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		m.done <- vm.Run(ctx, engine, qemu, vm.Machine{Disk: disk, Firmware: firmware, Forward: map[int]int{port: 50000}, Console: m.console})
+		m.done <- vm.Run(ctx, engine, qemu, vm.Machine{Disk: disk, Firmware: firmware, Forward: ports, Console: m.console})
 		m.console.close()
 	}()
 	t.Cleanup(func() {

@@ -30,7 +30,7 @@ func TestSmokeBIOS(t *testing.T) { smoke(t, vm.BIOS) }
 // smoke takes one machine through its first day: maintenance, configuration, services, a container, killed services,
 // reboot, shutdown.
 func smoke(t *testing.T, firmware vm.Firmware) {
-	m := start(t, firmware, diskSize)
+	m := start(t, firmware, diskSize, nil)
 	m.maintenance()
 	t.Logf("%s: power-on to API %.1f s", firmware, time.Since(m.started).Seconds())
 	m.badConfigurations()
@@ -87,7 +87,7 @@ func (m *machine) badConfigurations() {
 func (m *machine) configure() {
 	m.t.Helper()
 	m.must(m.insecure("apply-config", "--file", filepath.Join(m.config, "controlplane.yaml")))
-	m.servicesRun()
+	m.servicesRun(3)
 	if out, err := m.talosctl(m.insecure("apply-config", "--file", filepath.Join(m.config, "controlplane.yaml"))...); err == nil {
 		m.t.Errorf("a configured machine took a configuration from a stranger: %s", out)
 	}
@@ -95,10 +95,10 @@ func (m *machine) configure() {
 
 var serviceRow = regexp.MustCompile(`(?m)^\S+\s+(containerd|apid|trustd)\s+Running\s+OK\b`)
 
-func (m *machine) servicesRun() {
+func (m *machine) servicesRun(number int) {
 	m.t.Helper()
 	m.eventually(serviceLimit, "healthy services", m.secure("services"), func(out string) bool {
-		return len(serviceRow.FindAllString(out, -1)) == 3
+		return len(serviceRow.FindAllString(out, -1)) == number
 	})
 }
 
@@ -193,7 +193,7 @@ func (m *machine) keepsStateOverReboot() {
 	m.eventually(bootLimit, "the API after a reboot", m.secure("read", bootID), func(out string) bool {
 		return strings.TrimSpace(out) != "" && out != oldBoot
 	})
-	m.servicesRun()
+	m.servicesRun(3)
 	if got := state(); got != oldState {
 		m.t.Error("configuration or node identity changed over a reboot")
 	}

@@ -44,7 +44,8 @@ func (m *Machine) loadIdentity(ctx context.Context) error {
 }
 
 // acquireConfig finds the configuration, or blocks in maintenance mode until Apply was given one. One that is there but not valid
-// leads to maintenance mode too, so that the machine stays reachable for a better one; unless it was only staged.
+// stops the boot instead, unless it was only staged: maintenance mode would let anybody on the network replace the
+// configuration of a machine that has data (docs/adr/0007-a-broken-configuration-stops-the-boot.md).
 func (m *Machine) acquireConfig(ctx context.Context) error {
 	sources := persist.Sources(stateDir, embeddedConfig)
 
@@ -63,7 +64,10 @@ func (m *Machine) acquireConfig(ctx context.Context) error {
 			m.log.Error("cannot use the configuration that was found", "where", from.Name, "error", err)
 
 			if !from.Proposal {
-				break
+				m.log.Error("boot stops here: nobody can be asked who may replace the configuration", "where", from.Name)
+				<-ctx.Done()
+
+				return ctx.Err()
 			}
 
 			sources = sources[slices.Index(sources, from)+1:]
@@ -82,7 +86,7 @@ func (m *Machine) acquireConfig(ctx context.Context) error {
 		return m.setConfig(ctx, c, data)
 	}
 
-	m.log.Info("no configuration that can be used: waiting for one in maintenance mode")
+	m.log.Info("no configuration found: waiting for one in maintenance mode")
 	m.setStage(state.StageMaintenance)
 
 	select {
