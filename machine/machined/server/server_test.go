@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/go-cmp/cmp"
@@ -33,7 +34,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		_, _ = os.Stdout.WriteString("first\nsecond\n")
-		select {}
+		time.Sleep(time.Hour) // an empty select is a deadlock where nothing else runs
 	}
 
 	os.Exit(m.Run())
