@@ -106,7 +106,7 @@ func probe(out string) error {
 	}
 	_, err := os.ReadFile("/etc/passwd")
 	say("read /etc/passwd", err)
-	for _, name := range []string{"/new", "/bin/new", "/dev/new", "/work/new", "/out/new", "/tmp/new"} {
+	for _, name := range []string{"/new", "/bin/new", "/dev/new", "/build/new", "/out/new", "/tmp/new"} {
 		say("write "+name, os.WriteFile(name, nil, 0o644))
 	}
 	if _, err = os.OpenFile("/proc/sys/kernel/core_pattern", os.O_WRONLY, 0); err != nil {
@@ -133,7 +133,7 @@ func probe(out string) error {
 	_, err = unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	say("vsock", err)
 	say("sethostname", unix.Sethostname([]byte("x")))
-	say("chown", os.Chown("/work/new", 1, 1))
+	say("chown", os.Chown("/build/new", 1, 1))
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestSandboxSeesOnlyItsInputs(t *testing.T) {
 write /new: EROFS
 write /bin/new: EROFS
 write /dev/new: EROFS
-write /work/new: allowed
+write /build/new: allowed
 write /out/new: allowed
 write /tmp/new: allowed
 open core_pattern: refused
@@ -53,11 +53,11 @@ connect loopback: allowed
 hostname factory, uid 0, gid 0, ppid 1, umask 022
 link lo
 /bin
+/build
 /dev
 /out
 /proc
 /tmp
-/work
 CapEff:	0000000000000000
 CapBnd:	0000000000000000
 NoNewPrivs:	1
@@ -111,12 +111,12 @@ func TestInputsOfEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := toolStep(tree, "second", "cat", "/out/o", "/data/file", "/work/sub/bytes", "/data/new/host", "/data/fetch", "/tmp/linked", "/step")
-	s.Argv[0] = "/work/sub/tool"
+	s := toolStep(tree, "second", "cat", "/out/o", "/data/file", "/build/sub/bytes", "/data/new/host", "/data/fetch", "/tmp/linked", "/step")
+	s.Argv[0] = "/build/sub/tool"
 	s.Mounts = append(s.Mounts, Mount{"/data", data})
 	s.Inputs = []Input{
-		{Path: "/work/sub/tool", Bytes: exe, Executable: true},
-		{Path: "/work/sub/bytes", Bytes: []byte("bytes ")},
+		{Path: "/build/sub/tool", Bytes: exe, Executable: true},
+		{Path: "/build/sub/bytes", Bytes: []byte("bytes ")},
 		{Path: "/data/new/host", HostFile: host},
 		{Path: "/data/fetch", Fetch: testFetch("fetch ", nil)},
 		{Path: "/data/link/linked", Bytes: []byte("linked ")},

@@ -61,12 +61,12 @@ type Cache struct {
 }
 
 // Step is a repeatable, expensive computation as a recipe writes it. It runs in a sandbox
-// that holds its mounts and inputs and nothing else, with no network, at /work by default.
+// that holds its mounts and inputs and nothing else, with no network, at /build by default.
 type Step struct {
 	Name         string // "kernel amd64"; unique in a graph, not hashed
 	Argv         []string
 	Env          map[string]string // the whole environment
-	Dir          string            // working directory, /work (writable, on disk) if empty
+	Dir          string            // working directory, /build (writable, on disk) if empty
 	Host, Target string            // architectures: "amd64", "arm64"
 	Mounts       []Mount
 	Inputs       []Input

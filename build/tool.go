@@ -16,7 +16,7 @@ type Tool struct {
 	Tree           *Tree
 	Argv           []string
 	Env            map[string]string // the whole environment
-	Dir            string            // working directory, /work if empty
+	Dir            string            // working directory, /build if empty
 	Binds          []Bind
 	Net            bool     // keep the host's network
 	Devices        []string // device nodes of the host: "/dev/kvm"

@@ -3,8 +3,8 @@
 # linux-source package at /src. Outputs: /out/vmlinuz and /out/config. Everything that would differ between two
 # machines (time, user, host, path, seed) is fixed by the step's environment or here.
 set -eu
-tar -xJf /src/usr/src/linux-source-*.tar.xz -C /work --strip-components=1
-cd /work
+tar -xJf /src/usr/src/linux-source-*.tar.xz -C /build --strip-components=1
+cd /build
 
 # The seed of the structure layout is an input: upstream draws it from /dev/urandom (docs/adr/0005).
 cat >scripts/gen-randstruct-seed.sh <<'SEED'
@@ -14,8 +14,8 @@ echo "$seed" >"$1"
 echo "#define RANDSTRUCT_HASHED_SEED \"$(printf %s "$seed" | sha256sum | cut -d' ' -f1)\"" >"$2"
 SEED
 
-cat /in/*.config >/work/.wanted
-make LLVM=-19 KCONFIG_ALLCONFIG=/work/.wanted alldefconfig
+cat /in/*.config >/build/.wanted
+make LLVM=-19 KCONFIG_ALLCONFIG=/build/.wanted alldefconfig
 
 # Kconfig drops what it cannot satisfy without a word; here that ends the build. The last mention of an option wins.
 awk '
@@ -29,7 +29,7 @@ awk '
 			if (value != want[name]) { printf "option did not survive the merge: %s wanted %s, is %s\n", name, want[name], value; bad = 1 }
 		}
 		exit bad
-	}' /work/.wanted .config >&2
+	}' /build/.wanted .config >&2
 
 # One line a compiled object; the engine counts them against the number of objects make would build.
 make LLVM=-19 -j"$(nproc)" bzImage

@@ -65,7 +65,7 @@ func Step(arch, host string, tools, source *build.Tree) (*build.Step, error) {
 		Argv: []string{"/bin/sh", "/in/build.sh"},
 		Env: map[string]string{
 			"PATH":                   "/usr/lib/llvm-19/bin:/usr/bin:/usr/sbin:/bin",
-			"HOME":                   "/work",
+			"HOME":                   "/build",
 			"LC_ALL":                 "C",
 			"ARCH":                   "x86_64",
 			"KBUILD_BUILD_TIMESTAMP": epoch,

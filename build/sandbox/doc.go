@@ -1,6 +1,6 @@
 // Package sandbox runs one command in fresh Linux namespaces, seeing only the directories and files it is given.
 //
-// The command gets user, mount, pid, net, ipc and uts namespaces of its own, a read-only root, a writable /work, /out and
+// The command gets user, mount, pid, net, ipc and uts namespaces of its own, a read-only root, a writable /build, /out and
 // /tmp, a small /dev, its own /proc, an environment that is exactly the given one, and no capabilities. Neither root nor a
 // setuid helper is needed: the caller's user becomes the sandbox's uid 0 and is its only user.
 //
@@ -25,7 +25,7 @@ const Name = "talos-factory-stub"
 
 // Directories that every sandbox has and may be written to.
 const (
-	WorkDir = "/work"
+	WorkDir = "/build"
 	OutDir  = "/out"
 	TmpDir  = "/tmp"
 )
