@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/talos-factory/talos-factory/"
@@ -198,6 +200,33 @@ func trackedFiles(t *testing.T) []string {
 		t.Fatalf("listing files: %v", err)
 	}
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+}
+
+var skipPattern = regexp.MustCompile(`\b[tb]\.Skip(?:f|Now)?\(.*`)
+
+// TestSkipsAreKnown: a test that is skipped tests nothing. Each place that may skip stands in testdata/skips.txt, where a
+// reviewer sees it come.
+func TestSkipsAreKnown(t *testing.T) {
+	var skips strings.Builder
+	for _, path := range slices.Sorted(slices.Values(trackedFiles(t))) {
+		if !strings.HasSuffix(path, "_test.go") || path == "repository_test.go" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // deleted in the work tree
+		}
+		for _, skip := range skipPattern.FindAllString(string(text), -1) {
+			skips.WriteString(path + ": " + skip + "\n")
+		}
+	}
+	known, err := os.ReadFile(filepath.Join("testdata", "skips.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(known), skips.String()); diff != "" {
+		t.Errorf("testdata/skips.txt (-want +got):\n%s", diff)
+	}
 }
 
 func TestReadmeIsShort(t *testing.T) {
