@@ -62,9 +62,10 @@ func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine)
 		return fmt.Errorf("making machine state: %w", err)
 	}
 	defer os.RemoveAll(state)
+	accel := acceleration()
 	tool := build.Tool{
 		Tree: qemu,
-		Argv: m.arguments(acceleration()),
+		Argv: m.arguments(accel),
 		Env:  map[string]string{"PATH": "/usr/bin"},
 		Binds: []build.Bind{
 			{Host: disk, Path: "/vm/disk", Writable: true},
@@ -73,7 +74,7 @@ func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine)
 		Net:   true,
 		Stdin: m.Keyboard, Stdout: m.Console, Stderr: m.Console,
 	}
-	if acceleration() == kvm {
+	if accel == kvm {
 		tool.Devices = []string{"/dev/kvm"}
 	}
 	if m.Firmware == UEFI {
