@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/kernel/cmdline"
 	"github.com/talos-factory/talos-factory/profiles"
+	"github.com/talos-factory/talos-factory/profiles/assembly"
 	"github.com/talos-factory/talos-factory/profiles/disk"
-	"github.com/talos-factory/talos-factory/rootfs"
 )
 
 // FileName is what the profile's artifact is called.
@@ -46,19 +44,16 @@ func (r *Release) Plan(ctx context.Context, engine *build.Engine, p profiles.Pro
 	if err != nil {
 		return nil, fmt.Errorf("composing kernel command line: %w", err)
 	}
-	results, err := engine.Build(ctx, r.Steps()...)
+	parts, err := r.Parts(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
-	blobs := map[string]build.Blob{}
-	for _, step := range r.Steps() {
-		maps.Copy(blobs, results[step].Outputs)
+	boot := assembly.Boot{Cmdline: args}
+	uki, err := assembly.UKI(parts, boot)
+	if err != nil {
+		return nil, fmt.Errorf("planning UKI: %w", err)
 	}
-	a := &assembly{
-		store: engine.Store, blobs: blobs, version: r.Version, layout: disk.Metal(),
-		osRelease: rootfs.OSRelease(r.Version, r.BuildID), cmdline: strings.Join(args, " "),
-	}
-	return a.run()
+	return assembly.Disk{Parts: parts, Boot: boot, UKI: uki, Layout: disk.Metal()}.Plan()
 }
 
 func writable(dir string) error {

@@ -6,7 +6,6 @@
 package factory
 
 import (
-	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,9 +27,6 @@ const (
 	grubBoot    = "boot.img"
 	grubCore    = "core.img"
 )
-
-//go:embed grub.cfg
-var grubConfig string
 
 // Release is the parts of one architecture, as steps that make them.
 type Release struct {
@@ -124,7 +120,7 @@ func (r *Release) kernel() (*build.Step, error) {
 
 // biosModules are what GRUB needs to find BOOT on a GPT disk and to run grub.cfg; nothing is loaded from disk later.
 var biosModules = []string{
-	"biosdisk", "part_gpt", "fat", "normal", "linux", "loadenv", "test", "echo", "serial", "terminal", "reboot", "halt", "minicmd",
+	"biosdisk", "part_gpt", "fat", "normal", "linux", "loadenv", "test", "regexp", "configfile", "echo", "serial", "terminal", "reboot", "halt", "minicmd",
 }
 
 // loaders makes GRUB's images and takes systemd-boot and its stub out of their package.

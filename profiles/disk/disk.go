@@ -81,17 +81,36 @@ type Layout struct {
 	Partitions []Partition
 }
 
-// Metal is the image for amd64 machines that boots under UEFI and under BIOS.
+// Metal is the layout of machines that boot under UEFI and under BIOS.
 func Metal() Layout {
-	return layout(
-		Partition{Name: EFI, Type: TypeEFISystem, Content: FAT32, Size: efiSize},
-		Partition{Name: BIOS, Type: TypeBIOSBoot, Content: Raw, Size: biosSize, Attributes: legacyBIOSBootable},
-		Partition{Name: BOOT, Type: TypeLinux, Content: FAT32, Size: bootSize},
-		Partition{Name: META, Type: TypeLinux, Content: Raw, Size: metaSize},
-		Partition{Name: STATE, Type: TypeLinux, Content: XFS, Size: stateSize},
-		Partition{Name: EPHEMERAL, Type: TypeLinux, Content: XFS, Size: ephemeralSize, Grow: true},
-	)
+	return layout(efiPartition, biosPartition, bootPartition, metaPartition, statePartition, ephemeralPartition)
 }
+
+// UEFI is the layout of machines that boot under UEFI alone: those with Secure Boot, with sectors of 4096 bytes (no BIOS
+// boots from them), or of an architecture without BIOS.
+func UEFI() Layout {
+	return layout(efiPartition, metaPartition, statePartition, ephemeralPartition)
+}
+
+// OfSize is the layout on a larger disk. The partitions stay as they are, EPHEMERAL too: the machine enlarges it. The
+// error of a disk that is too small says by how much.
+func (l Layout) OfSize(size int64) (Layout, error) {
+	if size < l.Size {
+		missing := (l.Size - size + MiB - 1) / MiB
+		return Layout{}, fmt.Errorf("cannot use a disk of %d MiB: the partitions need %d MiB, %d MiB more", size/MiB, l.Size/MiB, missing)
+	}
+	l.Size = size / MiB * MiB
+	return l, nil
+}
+
+var (
+	efiPartition       = Partition{Name: EFI, Type: TypeEFISystem, Content: FAT32, Size: efiSize}
+	biosPartition      = Partition{Name: BIOS, Type: TypeBIOSBoot, Content: Raw, Size: biosSize, Attributes: legacyBIOSBootable}
+	bootPartition      = Partition{Name: BOOT, Type: TypeLinux, Content: FAT32, Size: bootSize}
+	metaPartition      = Partition{Name: META, Type: TypeLinux, Content: Raw, Size: metaSize}
+	statePartition     = Partition{Name: STATE, Type: TypeLinux, Content: XFS, Size: stateSize}
+	ephemeralPartition = Partition{Name: EPHEMERAL, Type: TypeLinux, Content: XFS, Size: ephemeralSize, Grow: true}
+)
 
 // layout places the partitions one behind the other, with 1 MiB for the table at either end.
 func layout(parts ...Partition) Layout {
