@@ -46,7 +46,7 @@ func start(t *testing.T, firmware vm.Firmware, diskSize int64, forward map[int]i
 	maps.Copy(ports, forward)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		m.done <- vm.Run(ctx, engine, qemu, vm.Machine{Disk: disk, Firmware: firmware, Forward: ports, Console: m.console})
+		m.done <- vm.Run(ctx, engine, qemu, vm.Machine{Drives: []vm.Drive{{File: disk}}, Firmware: firmware, Forward: ports, Console: m.console})
 		m.console.close()
 	}()
 	t.Cleanup(func() {

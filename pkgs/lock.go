@@ -9,6 +9,7 @@ package pkgs
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,6 +86,19 @@ func (p Package) Blob() build.Blob { return build.Blob{Digest: p.SHA256, Size: p
 
 // Blob is what the toolchain's zip must be.
 func (t Toolchain) Blob() build.Blob { return build.Blob{Digest: t.SHA256, Size: t.Size} }
+
+//go:embed lock.json
+var builtin []byte
+
+// Builtin is the lock this program was built with: what a factory without a checkout takes its tools from.
+func Builtin() (*Lock, error) {
+	l, err := ParseLock(builtin)
+	if err != nil {
+		return nil, fmt.Errorf("reading built-in lock: %w", err)
+	}
+	l.Fetcher = &Fetcher{Date: l.Date()}
+	return l, nil
+}
 
 // Load reads the lock of a repository's pkgs folder.
 func Load(dir string) (*Lock, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/talos-factory/talos-factory/build"
@@ -62,6 +63,25 @@ func (o *options) release(arch string) (*factory.Release, error) {
 	}
 	o.configure(release.Lock().Fetcher)
 	return release, nil
+}
+
+// tools is the lock that tools are taken from: the checkout's, or outside of any the one this program was built with.
+func (o *options) tools() (*pkgs.Lock, error) {
+	checkout, err := o.findCheckout()
+	if err != nil && o.checkout != "" {
+		return nil, err
+	}
+	var lock *pkgs.Lock
+	if err != nil {
+		lock, err = pkgs.Builtin()
+	} else {
+		lock, err = pkgs.Load(filepath.Join(checkout, "pkgs"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.configure(lock.Fetcher)
+	return lock, nil
 }
 
 // configure tells where locked packages are to be got from.

@@ -17,11 +17,11 @@ take it once nothing used it for long.`,
 		Example: "  ls $(factory tools judges)/usr/bin",
 		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			release, err := opts.release(runtime.GOARCH)
+			lock, err := opts.tools()
 			if err != nil {
 				return err
 			}
-			tree, err := release.Tree(args[0])
+			tree, err := lock.DebTree(args[0], runtime.GOARCH)
 			if err != nil {
 				return withHint(err, "factory pkgs list --set SET names the sets there are, and what is in one")
 			}

@@ -38,8 +38,9 @@ func ParseFirmware(s string) (Firmware, error) {
 
 // Machine is a virtual machine to run once.
 type Machine struct {
-	Disk     string      // raw disk file, written by the machine
+	Drives   []Drive     // what it may boot from, in this order
 	Firmware Firmware    //
+	Netboot  string      // folder that its network card boots from by TFTP, before any drive: "boot.ipxe" and what that loads
 	Forward  map[int]int // TCP ports of 127.0.0.1 -> ports of the machine
 	Memory   int         // MiB, 0 means 2048
 	CPUs     int         // 0 means 2
@@ -50,12 +51,9 @@ type Machine struct {
 // Run boots the machine and returns when it powers off or ctx ends. qemu is a tree with qemu-system-x86, OVMF and
 // SeaBIOS.
 func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine) error {
-	disk, err := filepath.Abs(m.Disk)
+	binds, err := m.binds()
 	if err != nil {
-		return fmt.Errorf("finding disk: %w", err)
-	}
-	if _, err := os.Stat(disk); err != nil {
-		return fmt.Errorf("opening disk: %w", err)
+		return err
 	}
 	state, err := os.MkdirTemp("", "factory-vm-")
 	if err != nil {
@@ -64,13 +62,10 @@ func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine)
 	defer os.RemoveAll(state)
 	accel := acceleration()
 	tool := build.Tool{
-		Tree: qemu,
-		Argv: m.arguments(accel),
-		Env:  map[string]string{"PATH": "/usr/bin"},
-		Binds: []build.Bind{
-			{Host: disk, Path: "/vm/disk", Writable: true},
-			{Host: state, Path: "/vm/state", Writable: true},
-		},
+		Tree:  qemu,
+		Argv:  m.arguments(accel),
+		Env:   map[string]string{"PATH": "/usr/bin"},
+		Binds: append(binds, build.Bind{Host: state, Path: "/vm/state", Writable: true}),
 		Net:   true,
 		Stdin: m.Keyboard, Stdout: m.Console, Stderr: m.Console,
 	}
@@ -120,10 +115,11 @@ func (m Machine) arguments(accel string) []string {
 		"-machine", "q35", "-accel", accel, "-cpu", cpu,
 		"-smp", strconv.Itoa(orDefault(m.CPUs, 2)), "-m", strconv.Itoa(orDefault(m.Memory, 2048)),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-drive", "file=/vm/disk,format=raw,if=none,id=disk,discard=unmap,cache=writeback",
-		"-device", "virtio-blk-pci,drive=disk,bootindex=1",
-		"-netdev", "user,id=net" + m.forwards(), "-device", "virtio-net-pci,netdev=net,romfile=",
-		"-device", "virtio-rng-pci",
+		"-device", "virtio-rng-pci", "-device", "qemu-xhci,id=usb",
+	}
+	args = append(args, m.network()...)
+	for i, drive := range m.Drives {
+		args = append(args, drive.arguments(i)...)
 	}
 	if m.Firmware == UEFI {
 		args = append(args,
@@ -133,12 +129,19 @@ func (m Machine) arguments(accel string) []string {
 	return args
 }
 
-func (m Machine) forwards() string {
+// network is one card. It has a boot ROM only where it shall boot: the ROM takes seconds.
+func (m Machine) network() []string {
 	var b strings.Builder
+	b.WriteString("user,id=net")
+	card := "virtio-net-pci,netdev=net,romfile="
+	if m.Netboot != "" {
+		b.WriteString(",tftp=/vm/netboot,bootfile=boot.ipxe")
+		card = "virtio-net-pci,netdev=net,bootindex=0"
+	}
 	for host, guest := range m.Forward {
 		fmt.Fprintf(&b, ",hostfwd=tcp:127.0.0.1:%d-:%d", host, guest)
 	}
-	return b.String()
+	return []string{"-netdev", b.String(), "-device", card}
 }
 
 func orDefault(value, fallback int) int {
@@ -165,32 +168,47 @@ func copyVariables(ctx context.Context, engine *build.Engine, qemu *build.Tree, 
 	return nil
 }
 
-// NewDisk makes a machine's disk of size bytes at path: a sparse copy of image, grown. It refuses to replace a file,
-// and a disk of that name is always whole.
+// NewDisk makes a machine's disk at path: a sparse copy of image, grown to size bytes (0: as it is); or, without an image, an empty
+// disk. It refuses to replace a file, and a disk of that name is always whole.
 func NewDisk(path, image string, size int64) (err error) {
-	from, err := os.Open(image)
-	if err != nil {
-		return fmt.Errorf("opening image: %w", err)
-	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return fmt.Errorf("opening image: %w", err)
-	}
-	if size < info.Size() {
-		return fmt.Errorf("cannot make a disk of %d bytes: image %s has %d", size, image, info.Size())
-	}
 	to, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("making disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(to.Name())) }()
-	err = copySparse(to, from, info.Size())
-	if err := errors.Join(err, to.Truncate(size), to.Close()); err != nil {
-		return fmt.Errorf("copying image to %s: %w", path, err)
+	if image != "" {
+		if size, err = copyImage(to, image, size); err != nil {
+			return errors.Join(err, to.Close())
+		}
+	}
+	if err := errors.Join(to.Truncate(size), to.Close()); err != nil {
+		return fmt.Errorf("making disk %s: %w", path, err)
 	}
 	if err := os.Link(to.Name(), path); err != nil { // unlike a rename, it never replaces
 		return fmt.Errorf("making disk: %w", err)
 	}
 	return nil
+}
+
+// copyImage copies an image to a disk and returns the disk's size.
+func copyImage(to *os.File, image string, size int64) (int64, error) {
+	from, err := os.Open(image)
+	if err != nil {
+		return 0, fmt.Errorf("opening image: %w", err)
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("opening image: %w", err)
+	}
+	if size == 0 {
+		size = info.Size()
+	}
+	if size < info.Size() {
+		return 0, fmt.Errorf("cannot make a disk of %d bytes: image %s has %d", size, image, info.Size())
+	}
+	if err := copySparse(to, from, info.Size()); err != nil {
+		return 0, fmt.Errorf("copying image: %w", err)
+	}
+	return size, nil
 }

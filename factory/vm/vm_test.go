@@ -50,11 +50,37 @@ func TestNewDisk(t *testing.T) {
 	if used := stat.Blocks * 512; used > 2<<20 {
 		t.Errorf("the disk takes %d bytes of the host: it is not sparse", used)
 	}
+	empty := filepath.Join(dir, "empty")
+	if err := NewDisk(empty, "", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(empty); err != nil || info.Size() != 1<<20 {
+		t.Errorf("an empty disk: %v, error %v", info, err)
+	}
 	if err := NewDisk(disk, image, 64<<20); err == nil {
 		t.Error("an existing disk was replaced")
 	}
 	if err := NewDisk(disk+"2", image, 1<<20); err == nil || !strings.Contains(err.Error(), "cannot make a disk of 1048576 bytes") {
 		t.Errorf("a disk smaller than its image: error %v", err)
+	}
+}
+
+// TestDrives: order of the list is order of booting, and a CD cannot be written to.
+func TestDrives(t *testing.T) {
+	m := Machine{Drives: []Drive{{File: "a", SectorSize: 4096}, {File: "b", Bus: CD}, {File: "c", Bus: USB, Format: "qcow2"}}}
+	args := strings.Join(m.arguments(tcg), " ")
+	for _, want := range []string{
+		"file=/vm/drive0,format=raw,if=none,id=drive0,discard=unmap",
+		"virtio-blk-pci,drive=drive0,bootindex=1,logical_block_size=4096,physical_block_size=4096",
+		"id=drive1,readonly=on -device ide-cd,drive=drive1,bootindex=2",
+		"file=/vm/drive2,format=qcow2,", "usb-storage,bus=usb.0,drive=drive2,bootindex=3",
+	} {
+		if !strings.Contains(args, want) {
+			t.Errorf("no %q in %s", want, args)
+		}
+	}
+	if _, err := m.binds(); err == nil {
+		t.Error("a machine with missing drives was accepted")
 	}
 }
 
