@@ -47,7 +47,7 @@ var layers = map[string][]string{
 	"machine/state":     {"api", "config", "version"},
 	"machine/apid":      {"api", "config", "version", "machine/state"},
 	"machine/trustd":    {"api", "config", "version", "machine/state"},
-	"machine/machined":  {"api", "config", "version", "machine/state", "machine/trustclient", "format", "profiles/disk", "kernel/cmdline", "kernel/kspp"},
+	"machine/machined":  {"api", "config", "version", "machine/state", "machine/trustclient", "format", "profiles/disk", "kernel/cmdline", "kernel/kspp", "extension"},
 	"machine":           {"api", "config", "version"},
 	"cmd/factory":       {"build", "pkgs", "kernel", "rootfs", "initramfs", "profiles", "factory", "version"},
 	"cmd/stub":          {"build"},
