@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-factory/talos-factory/config/pki"
 	"github.com/talos-factory/talos-factory/config/secret"
+	"github.com/talos-factory/talos-factory/config/strict"
 )
 
 // Version is the only schema version there is.
@@ -52,10 +53,10 @@ type Machine struct {
 	Install  Install           `yaml:"install"`
 	Sysctls  map[string]string `yaml:"sysctls,omitempty"`
 
-	Kubelet    Unused `yaml:"kubelet,omitempty"`
-	Features   Unused `yaml:"features,omitempty"`
-	Registries Unused `yaml:"registries,omitempty"`
-	NodeLabels Unused `yaml:"nodeLabels,omitempty"`
+	Kubelet    strict.Unused `yaml:"kubelet,omitempty"`
+	Features   strict.Unused `yaml:"features,omitempty"`
+	Registries strict.Unused `yaml:"registries,omitempty"`
+	NodeLabels strict.Unused `yaml:"nodeLabels,omitempty"`
 }
 
 // Accepted is a CA without its key.
@@ -75,7 +76,7 @@ type Install struct {
 	Image string `yaml:"image,omitempty"`
 	Wipe  bool   `yaml:"wipe"`
 
-	GrubUseUKICmdline Unused `yaml:"grubUseUKICmdline,omitempty"`
+	GrubUseUKICmdline strict.Unused `yaml:"grubUseUKICmdline,omitempty"`
 }
 
 // Cluster is the same on all machines of a cluster, apart from keys.
@@ -88,18 +89,18 @@ type Cluster struct {
 	// Token is what kubelets join with.
 	Token secret.Text `yaml:"token,omitempty"`
 
-	CA                             Unused `yaml:"ca,omitempty"`
-	AggregatorCA                   Unused `yaml:"aggregatorCA,omitempty"`
-	AllowSchedulingOnControlPlanes Unused `yaml:"allowSchedulingOnControlPlanes,omitempty"`
-	APIServer                      Unused `yaml:"apiServer,omitempty"`
-	ControllerManager              Unused `yaml:"controllerManager,omitempty"`
-	CoreDNS                        Unused `yaml:"coreDNS,omitempty"`
-	Discovery                      Unused `yaml:"discovery,omitempty"`
-	Etcd                           Unused `yaml:"etcd,omitempty"`
-	Proxy                          Unused `yaml:"proxy,omitempty"`
-	Scheduler                      Unused `yaml:"scheduler,omitempty"`
-	SecretboxEncryptionSecret      Unused `yaml:"secretboxEncryptionSecret,omitempty"`
-	ServiceAccount                 Unused `yaml:"serviceAccount,omitempty"`
+	CA                             strict.Unused `yaml:"ca,omitempty"`
+	AggregatorCA                   strict.Unused `yaml:"aggregatorCA,omitempty"`
+	AllowSchedulingOnControlPlanes strict.Unused `yaml:"allowSchedulingOnControlPlanes,omitempty"`
+	APIServer                      strict.Unused `yaml:"apiServer,omitempty"`
+	ControllerManager              strict.Unused `yaml:"controllerManager,omitempty"`
+	CoreDNS                        strict.Unused `yaml:"coreDNS,omitempty"`
+	Discovery                      strict.Unused `yaml:"discovery,omitempty"`
+	Etcd                           strict.Unused `yaml:"etcd,omitempty"`
+	Proxy                          strict.Unused `yaml:"proxy,omitempty"`
+	Scheduler                      strict.Unused `yaml:"scheduler,omitempty"`
+	SecretboxEncryptionSecret      strict.Unused `yaml:"secretboxEncryptionSecret,omitempty"`
+	ServiceAccount                 strict.Unused `yaml:"serviceAccount,omitempty"`
 }
 
 // Endpoint is where the control plane is reached. Its host is also where workers find trustd.
@@ -113,32 +114,6 @@ type ClusterNetwork struct {
 	PodSubnets     []string `yaml:"podSubnets,omitempty"`
 	ServiceSubnets []string `yaml:"serviceSubnets,omitempty"`
 }
-
-// Unused is a part of the schema that we take and do not look into. It may hold keys, so
-// it does not print.
-type Unused struct{ node *yaml.Node }
-
-// IsZero lets omitempty leave it out.
-func (u Unused) IsZero() bool { return u.node == nil }
-
-func (u Unused) String() string {
-	if u.IsZero() {
-		return ""
-	}
-	return "(not used)"
-}
-
-// GoString prints no more than String.
-func (u Unused) GoString() string { return u.String() }
-
-// UnmarshalYAML keeps what it gets, as it is.
-func (u *Unused) UnmarshalYAML(node *yaml.Node) error {
-	u.node = node
-	return nil
-}
-
-// MarshalYAML gives back what it got.
-func (u Unused) MarshalYAML() (any, error) { return u.node, nil }
 
 // String names the configuration and shows nothing of it.
 func (c *Config) String() string {

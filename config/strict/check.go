@@ -1,9 +1,16 @@
-package config
+// Package strict reads YAML into Go types and accepts nothing that it does not know: an unknown field, a field given twice, a
+// value of the wrong kind are errors with line and column, and with the nearest known name.
+//
+// Checking comes before decoding, because the decoder's own messages quote values, which may be secrets. What the values mean
+// is the caller's to check. YAML anchors and aliases are refused.
+package strict
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -15,9 +22,7 @@ const maxDepth = 64
 // maxFaults is more than anybody mends at once.
 const maxFaults = 20
 
-// check compares a document with the Go type it is going to be decoded into and reports
-// every fault with its place. It is done before decoding, because the decoder's own
-// messages quote values, which may be secrets.
+// check compares a document with the Go type it is going to be decoded into and reports every fault with its place.
 func check(node *yaml.Node, into any) error {
 	c := &schemaCheck{}
 	c.value(node, reflect.TypeOf(into).Elem(), "", 0)
@@ -61,6 +66,12 @@ func (c *schemaCheck) value(node *yaml.Node, t reflect.Type, path string, depth 
 		if node.ShortTag() != "!!bool" {
 			c.fault(node, "%s: want true or false", named(path))
 		}
+	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64 || t.Kind() == reflect.Uint8 || t.Kind() == reflect.Uint32:
+		if node.ShortTag() != "!!int" {
+			c.fault(node, "%s: want a whole number", named(path))
+		}
+	case t.Kind() == reflect.Pointer:
+		c.value(node, t.Elem(), path, depth)
 	case t.Kind() == reflect.Slice:
 		c.list(node, t, path, depth)
 	case t.Kind() == reflect.Map:
@@ -92,7 +103,7 @@ func (c *schemaCheck) fields(node *yaml.Node, t reflect.Type, path string, depth
 			return
 		}
 		hint := ""
-		if near := nearest(key, known); near != "" {
+		if near := Nearest(key, slices.Collect(maps.Keys(known))); near != "" {
 			hint = fmt.Sprintf(" (did you mean %s?)", join(path, near))
 		}
 		c.fault(at, "unknown field %s%s", join(path, key), hint)
@@ -119,8 +130,8 @@ func (c *schemaCheck) mapping(node *yaml.Node, path string, entry func(at *yaml.
 	}
 }
 
-// unused lists the fields that are accepted and have no effect.
-func unused(root *yaml.Node) []string {
+// Unused lists the document's fields that into's type accepts without effect, as sentences.
+func (d Document) Unused(into any) []string {
 	var found []string
 	var walk func(*yaml.Node, reflect.Type, string)
 	walk = func(node *yaml.Node, t reflect.Type, path string) {
@@ -137,7 +148,7 @@ func unused(root *yaml.Node) []string {
 			}
 		}
 	}
-	walk(root, reflect.TypeFor[Config](), "")
+	walk(d.root, reflect.TypeOf(into).Elem(), "")
 	return found
 }
 

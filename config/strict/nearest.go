@@ -1,18 +1,17 @@
-package config
+package strict
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
 
-// nearest returns the known name that a wrong one was probably meant to be, or "".
-func nearest[V any](wrong string, known map[string]V) string {
+// Nearest returns the known name that a wrong one was probably meant to be, or "".
+func Nearest(wrong string, known []string) string {
 	best, bestDistance := "", 1+max(1, len(wrong)/3) // one letter in three may be wrong
 	if len(wrong) > 64 {
 		return ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(known)) {
+	for _, name := range slices.Sorted(slices.Values(known)) {
 		if d := distance(strings.ToLower(wrong), strings.ToLower(name)); d < bestDistance {
 			best, bestDistance = name, d
 		}
