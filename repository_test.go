@@ -30,6 +30,8 @@ var layers = map[string][]string{
 	"version":           {},
 	"config":            {"version"},
 	"config/strict":     {},
+	"extension":         {"config/strict"},
+	"extension/pack":    {"extension", "config/strict", "build", "pkgs", "format"},
 	"build":             {},
 	"format":            {"format/extent"},
 	"format/cpio":       {"format/extent"},
