@@ -26,6 +26,8 @@ const (
 	systemdStub = "systemd-stub.efi"
 	grubBoot    = "boot.img"
 	grubCore    = "core.img"
+	grubHybrid  = "boot_hybrid.img"
+	grubTorito  = "eltorito.img"
 )
 
 // Release is the parts of one architecture, as steps that make them.
@@ -123,6 +125,11 @@ var biosModules = []string{
 	"biosdisk", "part_gpt", "fat", "normal", "linux", "loadenv", "test", "regexp", "configfile", "echo", "serial", "terminal", "reboot", "halt", "minicmd",
 }
 
+// isoModules are what GRUB needs to find the ISO it was started from, on a CD or on a USB disk, and to run its grub.cfg.
+var isoModules = []string{
+	"biosdisk", "iso9660", "normal", "linux", "test", "configfile", "echo", "serial", "terminal", "reboot", "halt", "minicmd",
+}
+
 // loaders makes GRUB's images and takes systemd-boot and its stub out of their package.
 func (r *Release) loaders() (*build.Step, error) {
 	tools, err := r.Tree("grub")
@@ -137,6 +144,8 @@ func (r *Release) loaders() (*build.Step, error) {
 		// BOOT is the third partition; with no disk named, GRUB takes the one it was started from.
 		"grub-mkimage -O i386-pc -d /usr/lib/grub/i386-pc -p '(,gpt3)/grub' -o /out/" + grubCore + " " + strings.Join(biosModules, " "),
 		"cp /usr/lib/grub/i386-pc/boot.img /out/" + grubBoot,
+		"grub-mkimage -O i386-pc-eltorito -d /usr/lib/grub/i386-pc -p /boot/grub -o /out/" + grubTorito + " " + strings.Join(isoModules, " "),
+		"cp /usr/lib/grub/i386-pc/boot_hybrid.img /out/" + grubHybrid,
 		"cp /systemd/usr/lib/systemd/boot/efi/systemd-bootx64.efi /out/" + systemdBoot,
 		"cp /systemd/usr/lib/systemd/boot/efi/linuxx64.efi.stub /out/" + systemdStub,
 	}, "\n")
@@ -146,6 +155,6 @@ func (r *Release) loaders() (*build.Step, error) {
 		Env:  map[string]string{"PATH": "/usr/bin:/usr/sbin", "LC_ALL": "C"},
 		Host: r.host, Target: r.Arch,
 		Mounts:  []build.Mount{{Path: "/", Tree: tools}, {Path: "/systemd", Tree: systemd}},
-		Outputs: []string{grubCore, grubBoot, systemdBoot, systemdStub},
+		Outputs: []string{grubCore, grubBoot, grubTorito, grubHybrid, systemdBoot, systemdStub},
 	}, nil
 }
