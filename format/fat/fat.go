@@ -12,6 +12,8 @@ package fat
 import (
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/talos-factory/talos-factory/format/extent"
@@ -107,37 +109,61 @@ func divide(size, sector, perCluster int64) geometry {
 
 // Plan lays out the volume.
 func (v Volume) Plan() (*extent.Plan, error) {
+	label, err := volumeLabel(v.Label)
+	if err != nil {
+		return nil, err
+	}
+	root, a, err := v.allocate()
+	if err != nil {
+		return nil, err
+	}
+	p := extent.New(v.Size)
+	v.putReserved(p, a.geometry, label, a)
+	a.putTables(p)
+	stamp := dosTime(v.Time)
+	root.walk(func(n *node) {
+		switch {
+		case n.dir:
+			p.PutBytes(a.offset(n.cluster), n.records(label, stamp))
+		case n.clusters > 0:
+			p.Nest(a.offset(n.cluster), n.content)
+		}
+	})
+	return p, p.Err()
+}
+
+// Offset is where the content of a file that is not empty begins; it lies in one run. Whoever nests the volume
+// may so refer to the content from elsewhere.
+func (v Volume) Offset(file string) (int64, error) {
+	n, a, err := v.allocate()
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range strings.Split(path.Clean(file), "/") {
+		if n = n.find(name); n == nil {
+			return 0, fmt.Errorf("cannot find file %q on the volume", file)
+		}
+	}
+	if n.dir || n.clusters == 0 {
+		return 0, fmt.Errorf("cannot tell where %q lies: a directory, or empty", file)
+	}
+	return a.offset(n.cluster), nil
+}
+
+// allocate gives each file and directory its place.
+func (v Volume) allocate() (*node, *allocator, error) {
 	sector := int64(v.SectorSize)
 	if sector == 0 {
 		sector = 512
 	}
 	g, err := measure(v.Size, sector)
 	if err != nil {
-		return nil, err
-	}
-	label, err := volumeLabel(v.Label)
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	root, err := v.tree()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	a := &allocator{geometry: g, next: rootCluster}
-	if err := a.place(root); err != nil {
-		return nil, err
-	}
-	p := extent.New(v.Size)
-	v.putReserved(p, g, label, a)
-	a.putTables(p)
-	stamp := dosTime(v.Time)
-	root.walk(func(n *node) {
-		switch {
-		case n.dir:
-			p.PutBytes(g.offset(n.cluster), n.records(label, stamp))
-		case n.clusters > 0:
-			p.Nest(g.offset(n.cluster), n.content)
-		}
-	})
-	return p, p.Err()
+	return root, a, a.place(root)
 }

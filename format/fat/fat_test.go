@@ -222,3 +222,37 @@ func write(t *testing.T, v fat.Volume, m extent.Memory) string {
 	}
 	return f.Name()
 }
+
+// TestOffset: a file lies where the volume says.
+func TestOffset(t *testing.T) {
+	m := extent.Memory{}
+	v := system(m)
+	p, err := v.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range v.Files[:8] {
+		off, err := v.Offset(f.Path)
+		if f.Content.Size() == 0 {
+			if err == nil {
+				t.Errorf("%s is empty and lies at %d", f.Path, off)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, f.Content.Size())
+		if _, err := p.NewReader(m).ReadAt(got, off); err != nil {
+			t.Fatal(err)
+		}
+		if want, _ := io.ReadAll(f.Content.NewReader(m)); !bytes.Equal(got, want) {
+			t.Errorf("%s does not lie at %d", f.Path, off)
+		}
+	}
+	for _, name := range []string{"none", "EFI"} {
+		if _, err := v.Offset(name); err == nil {
+			t.Errorf("%s has an offset", name)
+		}
+	}
+}

@@ -1,5 +1,6 @@
 // Package grub places GRUB's i386-pc boot code on a GPT disk: boot.img goes into the first sector, core.img into the
-// BIOS boot partition, and each is told where on the disk the next sectors lie.
+// BIOS boot partition, and each is told where on the disk the next sectors lie. The same for a hybrid ISO, with boot_hybrid.img and an
+// El Torito image.
 //
 // It does not build core.img (grub-mkimage does, as a build step) and knows no file system. The offsets are those of
 // GRUB 2's boot/i386/pc/boot.S and diskboot.S.
