@@ -65,6 +65,20 @@ func TestQemuImgSpecial(t *testing.T) {
 	}
 }
 
+// A machine that runs from the image adds clusters to it, and may take a snapshot.
+func TestQemuWrites(t *testing.T) {
+	m := extent.Memory{}
+	raw := sparse(4*gib, m)
+	disk, file := write(t, "disk.raw", raw, m), write(t, "disk.qcow2", must(t, raw, 8*kib), m)
+	judge.Run(t, []string{"qemu-img", "snapshot", "-c", "before", "disk.qcow2"}, file)
+	for name, format := range map[string]string{disk: "raw", file: "qcow2"} {
+		for _, cmd := range []string{"write -P 7 100M 20M", "write -P 8 512 4k"} {
+			judge.Run(t, []string{"qemu-io", "-f", format, "-c", cmd, filepath.Base(name)}, name)
+		}
+	}
+	found(t, disk, file)
+}
+
 type info struct {
 	Format      string
 	VirtualSize int64 `json:"virtual-size"`
@@ -83,6 +97,21 @@ func judged(t *testing.T, raw, image *extent.Plan, cluster int64, m extent.Memor
 	t.Helper()
 	disk, file := write(t, "disk.raw", raw, m), write(t, "disk.qcow2", image, m)
 
+	found(t, disk, file)
+	var i info
+	got := judge.Run(t, []string{"qemu-img", "info", "--output=json", "-f", "qcow2", "disk.qcow2"}, file)
+	if err := json.Unmarshal([]byte(got), &i); err != nil {
+		t.Fatalf("%v\n%s", err, got)
+	}
+	if i.Format != "qcow2" || i.VirtualSize != raw.Size() || i.ClusterSize != cluster || i.Specific.Data.Compat != "1.1" || i.Specific.Data.Corrupt {
+		t.Errorf("qemu-img info:\n%s", got)
+	}
+	return i
+}
+
+// found fails the test unless QEMU finds no fault in the image file, and the disk's content in it.
+func found(t *testing.T, disk, file string) {
+	t.Helper()
 	got := judge.Run(t, []string{"qemu-img", "check", "-f", "qcow2", "disk.qcow2"}, file)
 	if !strings.Contains(got, "No errors were found on the image.") || strings.Contains(got, "leak") {
 		t.Errorf("qemu-img check:\n%s", got)
@@ -91,15 +120,6 @@ func judged(t *testing.T, raw, image *extent.Plan, cluster int64, m extent.Memor
 	if !strings.Contains(got, "Images are identical.") {
 		t.Errorf("qemu-img compare:\n%s", got)
 	}
-	var i info
-	got = judge.Run(t, []string{"qemu-img", "info", "--output=json", "-f", "qcow2", "disk.qcow2"}, file)
-	if err := json.Unmarshal([]byte(got), &i); err != nil {
-		t.Fatalf("%v\n%s", err, got)
-	}
-	if i.Format != "qcow2" || i.VirtualSize != raw.Size() || i.ClusterSize != cluster || i.Specific.Data.Compat != "1.1" || i.Specific.Data.Corrupt {
-		t.Errorf("qemu-img info:\n%s", got)
-	}
-	return i
 }
 
 func write(t *testing.T, name string, p *extent.Plan, m extent.Memory) string {

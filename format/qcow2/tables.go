@@ -1,7 +1,6 @@
 package qcow2
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 
@@ -36,8 +35,7 @@ type header struct {
 }
 
 func (l *layout) putTables(p *extent.Plan, diskSize int64) {
-	var b bytes.Buffer
-	binary.Write(&b, binary.BigEndian, header{ // a Buffer takes everything
+	b, err := binary.Append(nil, binary.BigEndian, header{
 		Magic:                 [4]byte{'Q', 'F', 'I', 0xfb},
 		Version:               3,
 		ClusterBits:           uint32(bits.TrailingZeros64(uint64(l.cluster))),
@@ -49,7 +47,10 @@ func (l *layout) putTables(p *extent.Plan, diskSize int64) {
 		RefcountOrder:         uint32(l.order),
 		HeaderLength:          headerSize,
 	})
-	p.PutBytes(0, b.Bytes())
+	if err != nil {
+		panic("internal error: " + err.Error()) // only if the type has no fixed size
+	}
+	p.PutBytes(0, b)
 
 	blocks := l.countTable + l.countTables
 	p.PutBytes(l.countTable*l.cluster, l.entries(blocks, l.countBlocks, 0))
