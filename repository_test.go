@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"initramfs":         {"build", "pkgs", "format"},
 	"profiles/assembly": {"format", "profiles/disk"},
 	"profiles":          {"profiles/disk", "kernel/cmdline", "config/strict", "format/meta"},
-	"factory":           {"build", "pkgs", "kernel", "rootfs", "initramfs", "profiles", "format", "version"},
+	"factory":           {"build", "pkgs", "config", "extension", "kernel", "rootfs", "initramfs", "profiles", "format", "version"},
 	"installer":         {"format", "profiles/disk", "profiles/assembly", "kernel/cmdline"},
 	"machine/state":     {"api", "config", "version"},
 	"machine/apid":      {"api", "config", "version", "machine/state"},

@@ -81,9 +81,11 @@ func (r buildRun) run(t *testing.T) (res result) {
 	r.command(t, r.dir, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bin/factory", "./cmd/factory")
 	stdout, stderr := r.command(t, r.dir, "sh", "-c",
 		"umask "+r.umask+" && exec bin/factory build metal --store store --output out --json --no-caches --progress plain")
-	if err := json.Unmarshal(stdout, &res); err != nil {
+	var files []result
+	if err := json.Unmarshal(stdout, &files); err != nil || len(files) != 1 {
 		t.Fatalf("reading the result %q: %v", stdout, err)
 	}
+	res = files[0]
 	res.Path = filepath.Join(r.dir, res.Path)
 	match := actionsRan.FindSubmatch(stderr)
 	if match == nil {

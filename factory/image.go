@@ -6,54 +6,156 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
+	"github.com/talos-factory/talos-factory/format/meta"
 	"github.com/talos-factory/talos-factory/kernel/cmdline"
 	"github.com/talos-factory/talos-factory/profiles"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
-	"github.com/talos-factory/talos-factory/profiles/disk"
 )
-
-// FileName is what the profile's artifact is called.
-func FileName(p profiles.Profile, arch string) string {
-	return fmt.Sprintf("%s-%s.%s", p.Platform, arch, p.Output.Format)
-}
 
 // ErrOutput is returned (wrapped) when the output folder cannot be written to.
 var ErrOutput = errors.New("cannot write to the output folder")
 
-// Build makes the release's parts and writes the profile's image into the folder dir, which is made if missing. That
-// dir can be written to is found out before anything is built.
-func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Profile, dir string) (Artifact, error) {
-	if err := writable(dir); err != nil {
-		return Artifact{}, fmt.Errorf("%w: %w", ErrOutput, err)
-	}
-	plan, err := r.Plan(ctx, engine, p)
-	if err != nil {
-		return Artifact{}, err
-	}
-	artifact, err := writer{engine.Store}.write(ctx, filepath.Join(dir, FileName(p, r.Arch)), plan)
-	artifact.Version, artifact.BuildID = r.Version, r.BuildID
-	return artifact, err
+// File is a file that a profile asks for, planned and not written.
+type File struct {
+	Name string
+	Plan *extent.Plan
 }
 
-// Plan makes the release's parts and plans the profile's image.
-func (r *Release) Plan(ctx context.Context, engine *build.Engine, p profiles.Profile) (*extent.Plan, error) {
-	args, err := cmdline.Merge(append(cmdline.Console(), cmdline.Hardening()...), p.KernelArgs...)
-	if err != nil {
-		return nil, fmt.Errorf("composing kernel command line: %w", err)
+// Build makes the release's parts and writes the profile's files into the folder dir, which is made if missing, each with its
+// checksum beside it. That dir can be written to is found out before anything is built.
+func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Profile, dir string) ([]Artifact, error) {
+	if err := writable(dir); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOutput, err)
 	}
-	parts, err := r.Parts(ctx, engine)
+	files, err := r.Plan(ctx, engine, p)
 	if err != nil {
 		return nil, err
 	}
-	boot := assembly.Boot{Cmdline: args}
-	uki, err := assembly.UKI(parts, boot)
+	var artifacts []Artifact
+	for _, file := range files {
+		artifact, err := writer{engine.Store}.write(ctx, filepath.Join(dir, file.Name), file.Plan)
+		if err != nil {
+			return nil, err
+		}
+		artifact.Version, artifact.BuildID, artifact.Kind = r.Version, r.BuildID, p.Output.Kind
+		artifacts = append(artifacts, artifact)
+	}
+	return artifacts, nil
+}
+
+// Plan makes the release's parts and plans the profile's files.
+func (r *Release) Plan(ctx context.Context, engine *build.Engine, p profiles.Profile) ([]File, error) {
+	if p.Version != "" && p.Version != r.Version {
+		return nil, fmt.Errorf("cannot build profile %q, which wants version %s: the release is %s", p.Name, p.Version, r.Version)
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("checking profile %q: %w", p.Name, err)
+	}
+	args, err := commandLine(p)
+	if err != nil {
+		return nil, err
+	}
+	o := &order{release: r, engine: engine, profile: p}
+	o.boot.Cmdline = args
+	if err := o.customize(ctx); err != nil {
+		return nil, err
+	}
+	if o.parts, err = r.Parts(ctx, engine); err != nil {
+		return nil, err
+	}
+	return o.plan(ctx)
+}
+
+// maxCmdline is the kernel's COMMAND_LINE_SIZE, less the final NUL (Linux arch/{x86,arm64}/include/.../setup.h). What is longer the
+// kernel cuts off, whatever it may have been.
+const maxCmdline = 2047
+
+func commandLine(p profiles.Profile) ([]string, error) {
+	own, err := p.KernelArgs()
+	if err != nil {
+		return nil, err
+	}
+	args, err := cmdline.Merge(slices.Concat(cmdline.Console(), cmdline.Hardening()), own...)
+	if err != nil {
+		return nil, fmt.Errorf("composing kernel command line: %w", err)
+	}
+	if n := len(assembly.Cmdline(args)); n > maxCmdline {
+		return nil, fmt.Errorf("cannot use a kernel command line of %d characters: the kernel takes %d", n, maxCmdline)
+	}
+	return args, nil
+}
+
+// order is a profile that is being planned.
+type order struct {
+	release *Release
+	engine  *build.Engine
+	profile profiles.Profile
+	parts   assembly.Parts
+	boot    assembly.Boot
+}
+
+// plan makes the files of each kind.
+func (o *order) plan(ctx context.Context) ([]File, error) {
+	switch o.profile.Output.Kind {
+	case profiles.Kernel:
+		return o.one(o.parts.Kernel, nil)
+	case profiles.Initramfs:
+		return o.one(assembly.Initrd(o.parts, o.boot))
+	case profiles.Cmdline:
+		return o.one(extent.FromBytes([]byte(assembly.Cmdline(o.boot.Cmdline))), nil)
+	case profiles.UKI:
+		return o.one(assembly.UKI(o.parts, o.boot))
+	case profiles.PXE:
+		return o.pxe()
+	case profiles.Image:
+		return o.image(ctx)
+	}
+	return nil, fmt.Errorf("internal error: no plan for output kind %q", o.profile.Output.Kind)
+}
+
+func (o *order) one(plan *extent.Plan, err error) ([]File, error) {
+	return []File{{o.profile.FileName(), plan}}, err
+}
+
+// pxe is what a network boot server hands out: a script for iPXE, and the files that it names, beside it.
+func (o *order) pxe() ([]File, error) {
+	initrd, err := assembly.Initrd(o.parts, o.boot)
+	if err != nil {
+		return nil, err
+	}
+	kernel, archive := o.profile, o.profile
+	kernel.Output.Kind, archive.Output.Kind = profiles.Kernel, profiles.Initramfs
+	// initrd= tells an EFI kernel which of the files that iPXE holds is its initramfs.
+	script := fmt.Sprintf("#!ipxe\nimgfree\nkernel %s initrd=%s %s\ninitrd %s\nboot\n",
+		kernel.FileName(), archive.FileName(), assembly.Cmdline(o.boot.Cmdline), archive.FileName())
+	return []File{
+		{kernel.FileName(), o.parts.Kernel},
+		{archive.FileName(), initrd},
+		{o.profile.FileName(), extent.FromBytes([]byte(script))},
+	}, nil
+}
+
+// disk plans the raw disk of an image.
+func (o *order) disk() (*extent.Plan, error) {
+	uki, err := assembly.UKI(o.parts, o.boot)
 	if err != nil {
 		return nil, fmt.Errorf("planning UKI: %w", err)
 	}
-	return assembly.Disk{Parts: parts, Boot: boot, UKI: uki, Layout: disk.Metal()}.Plan()
+	layout, err := o.profile.Layout()
+	if err != nil {
+		return nil, err
+	}
+	values := meta.Values{}
+	for _, v := range o.profile.Customization.Meta {
+		values[meta.Tag(v.Key)] = []byte(v.Value)
+	}
+	return assembly.Disk{
+		Parts: o.parts, Boot: o.boot, UKI: uki, Meta: values, Layout: layout, SectorSize: o.profile.Output.SectorSize,
+	}.Plan()
 }
 
 func writable(dir string) error {

@@ -71,7 +71,7 @@ func TestWhatAChangeRuns(t *testing.T) {
 		summary, file, old, new string
 		want                    []string
 	}{
-		{"a help text of the factory", "cmd/factory/build.go", "Build the image of a profile", "Make it", nil},
+		{"a help text of the factory", "cmd/factory/build.go", "Build what a profile describes", "Make it", nil},
 		{"a planner", "format/fat/fat.go", "package fat", "package fat // edited", nil},
 		{"a Go file of machined", "cmd/machined/main.go", "package main", "package main // edited", []string{"machined amd64", "root amd64"}},
 		{"a Go file of /init", "cmd/init/main.go", "package main", "package main // edited", []string{"init amd64"}},

@@ -25,6 +25,7 @@ type Artifact struct {
 	SHA256    build.Digest `json:"sha256"`
 	Version   string       `json:"version"`
 	BuildID   string       `json:"buildID"`
+	Kind      string       `json:"kind"`
 	Unchanged bool         `json:"unchanged"` // the file was there already, as this or an earlier run wrote it
 }
 
@@ -34,6 +35,9 @@ type blobSource struct{ store *build.Store }
 func (s blobSource) OpenBlob(digest [32]byte) (extent.ReaderAtCloser, error) {
 	return s.store.Open(build.Digest(digest))
 }
+
+// Blobs is the store as plans read it.
+func Blobs(store *build.Store) extent.Source { return blobSource{store} }
 
 // writer writes plans as files and remembers, in the store, what it wrote where.
 type writer struct{ store *build.Store }
@@ -49,16 +53,31 @@ func (w writer) write(ctx context.Context, path string, plan *extent.Plan) (Arti
 	if artifact.SHA256, err = w.checksum(ctx, id, plan); err != nil {
 		return Artifact{}, fmt.Errorf("hashing image: %w", err)
 	}
-	if artifact.Unchanged = w.wrote(path, id); artifact.Unchanged {
-		return artifact, nil
+	artifact.Unchanged, err = w.update(ctx, path, id, plan)
+	if err != nil {
+		return Artifact{}, err
+	}
+	sum := extent.FromBytes(fmt.Appendf(nil, "%s  %s\n", artifact.SHA256, filepath.Base(path)))
+	sumID, err := planID(sum)
+	if err != nil {
+		return Artifact{}, err
+	}
+	_, err = w.update(ctx, path+".sha256", sumID, sum)
+	return artifact, err
+}
+
+// update writes the file, unless it is there already as this store wrote it.
+func (w writer) update(ctx context.Context, path string, id build.Digest, plan *extent.Plan) (unchanged bool, err error) {
+	if w.wrote(path, id) {
+		return true, nil
 	}
 	if err := writeWhole(ctx, path, plan, blobSource(w)); err != nil {
-		return Artifact{}, fmt.Errorf("writing %s: %w", path, err)
+		return false, fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := w.note(path, id); err != nil {
-		return Artifact{}, fmt.Errorf("remembering %s: %w", path, err)
+		return false, fmt.Errorf("remembering %s: %w", path, err)
 	}
-	return artifact, nil
+	return false, nil
 }
 
 // planID hashes a plan's extents, so that two plans of one ID have the same bytes.

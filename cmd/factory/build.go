@@ -1,12 +1,15 @@
 package main
 
 import (
+	"archive/tar"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,71 +19,98 @@ import (
 	"github.com/talos-factory/talos-factory/profiles"
 )
 
+// buildFlags are those of build beside the profile's.
+type buildFlags struct {
+	profile  profileFlags
+	output   string
+	only     string
+	asJSON   bool
+	noCaches bool
+	toStdout bool
+}
+
 func buildCommand(opts *options) *cobra.Command {
-	var arch, output, only string
-	var asJSON, noCaches bool
+	var f buildFlags
 	cmd := &cobra.Command{
 		Use:   "build PROFILE",
-		Short: "Build the image of a profile",
-		Long: `Build makes what is missing of the release - kernel, root, boot loaders - in sandboxes, and writes the profile's
-image. What was made before is taken from the store. Interrupting loses nothing that was finished.`,
+		Short: "Build what a profile describes: a disk image, an ISO, an installer, ...",
+		Long: `Build makes what is missing in the store, plans the profile's files and writes them, each with its checksum beside it.
+PROFILE is a built-in name (factory profiles list), a file, or - for standard input; flags change it. Interrupting it loses
+nothing that was finished.`,
 		Example: `  factory build metal --arch amd64 --output _out
-  factory build metal --json | jq -r .sha256
-  factory build metal --only "kernel amd64"      # one step of it, as a failed build suggests`,
+  factory build iso --extra-kernel-arg -console --extra-kernel-arg console=ttyS1
+  factory build aws --disk-size 20GiB --compression xz
+  factory build machine.yaml --json
+  factory build metal --output-kind uki --tar-to-stdout | tar -x
+  factory build metal --only kernel        # one step, with what it needs`,
 		Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			started := time.Now()
-			profile, release, err := opts.load(args[0], arch)
-			if err != nil {
-				return err
-			}
-			var step *build.Step
-			if only != "" {
-				if step, err = findStep(release, only); err != nil {
-					return withHint(err, "factory graph %s", args[0])
-				}
-			}
-			s, err := opts.open(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, s.close()) }()
-			s.engine.NoCaches = noCaches
-			s.engine.Replay = func(step string) string {
-				return fmt.Sprintf("%s build %s --arch %s%s --only %q", os.Args[0], args[0], arch, opts.flags(), step)
-			}
-			if step != nil {
-				return buildOnly(cmd, s, step)
-			}
-			artifact, err := release.Build(cmd.Context(), s.engine, profile, output)
-			if err != nil {
-				return err
-			}
-			if err := s.display.Close(); err != nil {
-				return err
-			}
-			return report(cmd.OutOrStdout(), artifact, time.Since(started), asJSON)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, opts, args[0]) },
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "architecture of the machine")
-	cmd.Flags().StringVar(&output, "output", "_out", "folder the image is written to")
-	cmd.Flags().StringVar(&only, "only", "", "run one step, with what it needs, and write no image")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.Flags().BoolVar(&noCaches, "no-caches", false, "run steps without their mutable caches, as a release build does")
+	f.profile.register(cmd.Flags())
+	cmd.Flags().StringVar(&f.output, "output", "_out", "folder the files are written to")
+	cmd.Flags().StringVar(&f.only, "only", "", "run one step, with what it needs, and write no file")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	cmd.Flags().BoolVar(&f.noCaches, "no-caches", false, "run steps without their mutable caches, as a release build does")
+	cmd.Flags().BoolVar(&f.toStdout, "tar-to-stdout", false, "write the files as a tar archive to standard output instead")
 	return cmd
 }
 
-// load reads the profile and describes the release it is built from.
-func (o *options) load(name, arch string) (profiles.Profile, *factory.Release, error) {
-	profile, err := profiles.Load(name)
-	if errors.Is(err, profiles.ErrUnknown) {
-		return profile, nil, withHint(err, "factory build %s", profiles.Names()[0])
+func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err error) {
+	started := time.Now()
+	profile, release, err := opts.load(cmd, &f.profile, name)
+	if err != nil {
+		return err
 	}
+	var step *build.Step
+	if f.only != "" { // named wrongly? say so before anything is opened
+		if step, err = findStep(release, f.only); err != nil {
+			return withHint(err, "factory graph %s", name)
+		}
+	}
+	s, err := opts.open(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	s.engine.NoCaches = f.noCaches
+	s.engine.Replay = func(step string) string {
+		return fmt.Sprintf("%s build %s --arch %s%s --only %q", os.Args[0], name, release.Arch, opts.flags(), step)
+	}
+	if step != nil {
+		return buildOnly(cmd, s, step)
+	}
+	if f.toStdout {
+		return writeTar(cmd, s, release, profile)
+	}
+	artifacts, err := release.Build(cmd.Context(), s.engine, profile, f.output)
+	if err != nil {
+		return err
+	}
+	if err := s.display.Close(); err != nil {
+		return err
+	}
+	return report(cmd.OutOrStdout(), artifacts, time.Since(started), f.asJSON)
+}
+
+// load reads the profile, changes it by flags, and describes the release it is built from.
+func (o *options) load(cmd *cobra.Command, f *profileFlags, name string) (profiles.Profile, *factory.Release, error) {
+	profile, err := readProfile(cmd.InOrStdin(), name)
 	if err != nil {
 		return profile, nil, err
 	}
-	release, err := o.release(arch)
+	if err := f.apply(cmd.Flags(), &profile); err != nil {
+		return profile, nil, err
+	}
+	if err := profile.Validate(); err != nil {
+		return profile, nil, withHint(oneLine(err), "factory profiles show %s", name)
+	}
+	release, err := o.release(profile.Arch)
 	return profile, release, err
+}
+
+// oneLine joins the faults of a profile, which have a line each.
+func oneLine(err error) error {
+	return errors.New("cannot use this profile: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 func findStep(release *factory.Release, name string) (*build.Step, error) {
@@ -118,24 +148,57 @@ func buildOnly(cmd *cobra.Command, s *session, step *build.Step) error {
 	return nil
 }
 
-func report(w io.Writer, a factory.Artifact, took time.Duration, asJSON bool) error {
+// writeTar streams the profile's files, made as they are read.
+func writeTar(cmd *cobra.Command, s *session, release *factory.Release, profile profiles.Profile) error {
+	files, err := release.Plan(cmd.Context(), s.engine, profile)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(cmd.OutOrStdout())
+	for _, file := range files {
+		reader := file.Plan.NewReader(factory.Blobs(s.engine.Store))
+		err := w.WriteHeader(&tar.Header{Name: file.Name, Mode: 0o644, Size: file.Plan.Size(), Format: tar.FormatPAX})
+		if err == nil {
+			_, err = io.Copy(w, reader)
+		}
+		if err := errors.Join(err, reader.Close(), cmd.Context().Err()); err != nil {
+			return fmt.Errorf("writing %s to standard output: %w", file.Name, err)
+		}
+	}
+	return w.Close()
+}
+
+func report(w io.Writer, artifacts []factory.Artifact, took time.Duration, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		return enc.Encode(a)
+		return enc.Encode(artifacts)
 	}
-	state := "written"
-	if a.Unchanged {
-		state = "up to date"
+	fmt.Fprintln(w)
+	for _, a := range artifacts {
+		state := "written"
+		if a.Unchanged {
+			state = "up to date"
+		}
+		fmt.Fprintf(w, "%-9s %s (%s, %s)\nsize      %d bytes (%d MiB)\nsha256    %s\n", a.Kind, a.Path, state, seconds(took), a.Size, a.Size>>20, a.SHA256)
 	}
-	_, err := fmt.Fprintf(w, `
-image     %s (%s, %s)
-size      %d bytes (%d MiB, sparse)
-sha256    %s
-version   %s, build %s
+	last := artifacts[len(artifacts)-1]
+	fmt.Fprintf(w, "version   %s, build %s\n", last.Version, last.BuildID)
+	if next := nextSteps(last); next != "" {
+		fmt.Fprintf(w, "\nNext:     %s\n", next)
+	}
+	return nil
+}
 
-Next:     bin/factory boot %s --forward 50000
-then      bin/talosctl --nodes 127.0.0.1 version --insecure
-`, a.Path, state, seconds(took), a.Size, a.Size>>20, a.SHA256, a.Version, a.BuildID, a.Path)
-	return err
+// nextSteps is what people do with an artifact, as far as it can be done here.
+func nextSteps(a factory.Artifact) string {
+	switch ext := filepath.Ext(a.Path); {
+	case a.Kind == profiles.Image && slices.Contains([]string{".raw", ".qcow2", ".vhd"}, ext), a.Kind == profiles.ISO:
+		return "bin/factory boot " + a.Path + " --forward 50000\nthen      bin/talosctl --nodes 127.0.0.1 version --insecure"
+	case a.Kind == profiles.PXE:
+		return "serve the folder by HTTP or TFTP and chain iPXE to " + filepath.Base(a.Path)
+	case a.Kind == profiles.Installer:
+		return "docker load --input " + a.Path + ", or push it with --push REF"
+	}
+	return ""
 }

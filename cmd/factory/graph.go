@@ -9,7 +9,7 @@ import (
 )
 
 func graphCommand(opts *options) *cobra.Command {
-	var arch string
+	var f profileFlags
 	var dot bool
 	cmd := &cobra.Command{
 		Use:   "graph PROFILE",
@@ -18,7 +18,7 @@ func graphCommand(opts *options) *cobra.Command {
   factory graph metal --dot | dot -Tsvg > graph.svg`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, release, err := opts.load(args[0], arch)
+			_, release, err := opts.load(cmd, &f, args[0])
 			if err != nil {
 				return err
 			}
@@ -28,13 +28,13 @@ func graphCommand(opts *options) *cobra.Command {
 			return build.WriteText(cmd.OutOrStdout(), release.Steps()...)
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "architecture of the machine")
+	f.register(cmd.Flags())
 	cmd.Flags().BoolVar(&dot, "dot", false, "write the graph for Graphviz")
 	return cmd
 }
 
 func explainCommand(opts *options) *cobra.Command {
-	var arch string
+	var f profileFlags
 	cmd := &cobra.Command{
 		Use:   "explain PROFILE STEP",
 		Short: "Show what is hashed for a step, so why it would run again",
@@ -42,7 +42,7 @@ func explainCommand(opts *options) *cobra.Command {
   factory explain metal "root amd64"`,
 		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			_, release, err := opts.load(args[0], arch)
+			_, release, err := opts.load(cmd, &f, args[0])
 			if err != nil {
 				return err
 			}
@@ -58,6 +58,6 @@ func explainCommand(opts *options) *cobra.Command {
 			return s.engine.Explain(cmd.Context(), cmd.OutOrStdout(), step)
 		},
 	}
-	cmd.Flags().StringVar(&arch, "arch", "amd64", "architecture of the machine")
+	f.register(cmd.Flags())
 	return cmd
 }
