@@ -61,7 +61,10 @@ func (c *content) read(arch string) error {
 	}
 	c.parts = assembly.Parts{Arch: arch, Version: c.record.Version, OSRelease: c.record.OSRelease}
 	c.boot.Cmdline = c.record.Cmdline
-	loaders := map[string]*[]byte{installer.SystemdBoot: &c.parts.SystemdBoot, installer.SystemdStub: &c.parts.SystemdStub}
+	loaders := map[string]*[]byte{installer.SystemdBoot: &c.parts.SystemdBoot}
+	if !c.record.Signed {
+		loaders[installer.SystemdStub] = &c.parts.SystemdStub
+	}
 	if c.record.BIOS {
 		loaders[installer.GRUBBoot], loaders[installer.GRUBCore] = &c.parts.GRUBBoot, &c.parts.GRUBCore
 	}
@@ -98,21 +101,22 @@ func (c *content) loader(name string) ([]byte, error) {
 	return text, err
 }
 
-// hash makes plans of the large files.
-func (c *content) hash() (err error) {
-	if c.parts.Kernel, err = c.file(installer.Kernel); err != nil {
-		return err
-	}
-	if c.parts.Initramfs, err = c.file(installer.Initramfs); err != nil {
-		return err
-	}
-	if c.uki, err = c.file(installer.UKI); err != nil {
-		return err
+// hash makes plans of the large files. A signed UKI is all there is to a disk that does not boot by BIOS.
+func (c *content) hash() error {
+	wanted := map[string]**extent.Plan{installer.UKI: &c.uki}
+	if c.record.BIOS || !c.record.Signed {
+		wanted[installer.Kernel], wanted[installer.Initramfs] = &c.parts.Kernel, &c.parts.Initramfs
 	}
 	if c.record.Extra {
-		c.boot.Extra, err = c.file(installer.Extra)
+		wanted[installer.Extra] = &c.boot.Extra
 	}
-	return err
+	for name, into := range wanted {
+		var err error
+		if *into, err = c.file(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *content) file(name string) (*extent.Plan, error) {
