@@ -81,7 +81,7 @@ func TestCheckCompatible(t *testing.T) {
 }
 
 func layer(n int, name string) Layer {
-	return Layer{Image: ImageName(n, name), SHA256: strings.Repeat("ab", 32), Size: 4096, Source: "oci:x", Metadata: Metadata{Name: name, Version: "v1"}}
+	return Layer{Image: ImageName(n, name), SHA256: strings.Repeat("ab", 32), Size: 4096, Metadata: Metadata{Name: name, Version: "v1"}}
 }
 
 func TestListRoundTrip(t *testing.T) {

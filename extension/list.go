@@ -21,9 +21,12 @@ type Layer struct {
 	Image    string   `yaml:"image"`  // name of its squashfs file, "00-hello.sqsh"
 	SHA256   string   `yaml:"sha256"` // of that file
 	Size     int64    `yaml:"size"`   // of that file, in bytes
-	Source   string   `yaml:"source,omitempty"`
 	Metadata Metadata `yaml:"metadata"`
 }
+
+// ListPath is where a running machine has its extensions.yaml. The one that lies beside the squashfs files in the initramfs is
+// hidden once the root is another.
+const ListPath = "/usr/local/etc/talos/extensions.yaml"
 
 // MaxLayers is as many extensions as an image may have: file names number them with two digits.
 const MaxLayers = 100
