@@ -77,13 +77,15 @@ func (c *content) read(arch string) error {
 }
 
 func (c *content) architectures() []string {
+	var names []string
 	entries, err := fs.ReadDir(c.dir.FS(), ".")
-	if err != nil || len(entries) == 0 {
-		return []string{"none"}
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
+	if err != nil || len(names) == 0 {
+		return []string{"none"}
 	}
 	return names
 }
