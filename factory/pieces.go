@@ -59,9 +59,9 @@ func (p pieces) put(make func(io.Writer) ([]byte, error)) (record pieceRecord, e
 		return err
 	})
 	record.Note, err = make(w)
-	w.CloseWithError(err) // nil is the end of the file
-	if err := g.Wait(); err != nil {
-		return pieceRecord{}, err
+	w.CloseWithError(err)               // nil is the end of the file
+	if stored := g.Wait(); err == nil { // else the store's error comes from make's, or is the same
+		err = stored
 	}
-	return record, nil
+	return record, err
 }

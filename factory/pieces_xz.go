@@ -13,12 +13,20 @@ import (
 	"github.com/talos-factory/talos-factory/format/splice"
 )
 
-// xzCommand: one thread, since what more of them write depends on the limits of memory they find; level 6, since higher
-// ones only have a larger dictionary, and -9 takes 674 MiB to compress; the check that xz has by default, by name.
-const xzCommand = "xz --format=xz --threads=1 -6 --check=crc64 --quiet --stdout"
+// xzScript compresses each line of the cuts - a file, an offset, a length - to a stream of its own. One thread, since what
+// more of them write depends on the limits of memory they find; level 6, since the higher ones only have a larger
+// dictionary, and -9 takes 674 MiB to compress; the check that xz has by default, by name.
+const xzScript = `: >/out/streams.xz
+: >/out/sizes
+while read -r file offset length; do
+	dd if="$file" bs=1M iflag=skip_bytes,count_bytes skip="$offset" count="$length" status=none |
+		xz --format=xz --threads=1 -6 --check=crc64 --stdout >stream
+	cat stream >>/out/streams.xz
+	wc -c <stream >>/out/sizes
+done </in/cuts`
 
 // xzTool runs the locked xz as steps of the engine, which remembers the streams: one step for each range of a blob and
-// each run of zeros, and one for all literals of a file.
+// each long run of zeros, and one for all literals of a file.
 type xzTool struct {
 	engine *build.Engine
 	tools  *build.Tree // the locked toolset "xz"
@@ -30,6 +38,7 @@ var _ splice.Tool = xzTool{}
 // Names inside the sandbox.
 const (
 	xzInput   = "/in/content"
+	xzCuts    = "/in/cuts"
 	xzStreams = "streams.xz"
 	xzSizes   = "sizes" // of the streams, one a line
 )
@@ -40,7 +49,8 @@ func (x xzTool) Compress(ctx context.Context, contents []*extent.Plan) ([]splice
 	var owners [][]int // of each step, the contents it compresses
 	var literal []int
 	for i, content := range contents {
-		if content.Size() > 0 && content.Literals() == 0 {
+		// Short runs of zeros between blobs are of any size; they go with the literals.
+		if content.Literals() == 0 && (len(content.Extents()) > 0 || content.Size() >= splice.MinZeros) {
 			step, err := x.constant(content)
 			if err != nil {
 				return nil, err
@@ -72,56 +82,46 @@ func (x xzTool) Compress(ctx context.Context, contents []*extent.Plan) ([]splice
 
 // constant is the step for a range of a blob, or for zeros.
 func (x xzTool) constant(content *extent.Plan) (*build.Step, error) {
-	extents := content.Extents()
+	extents, size := content.Extents(), content.Size()
 	if len(extents) == 0 {
-		return x.step(fmt.Sprintf("xz %d zeros", content.Size()), []string{fmt.Sprintf("head -c %d /dev/zero", content.Size())}), nil
+		return x.step(fmt.Sprintf("xz %d zeros", size), fmt.Sprintf("/dev/zero 0 %d\n", size)), nil
 	}
 	e := extents[0]
-	if len(extents) > 1 || e.Len != content.Size() {
+	if len(extents) > 1 || e.Len != size {
 		return nil, errors.New("internal error: cannot compress more than one range of a blob as one")
 	}
 	blob := build.Blob{Digest: e.Blob.SHA256, Size: e.Blob.Size}
-	name := fmt.Sprintf("xz %d+%d of %s", e.BlobOff, e.Len, blob.Digest)
-	step := x.step(name, []string{readRange(e.BlobOff, e.Len)})
-	step.Inputs = []build.Input{{Path: xzInput, Fetch: &build.Fetch{Name: name, Blob: blob, Open: func(context.Context) (io.ReadCloser, error) {
-		return nil, build.ErrMissing
-	}}}}
-	return step, nil
+	name := fmt.Sprintf("xz %d+%d of %s", e.BlobOff, size, blob.Digest)
+	fetch := &build.Fetch{Name: name, Blob: blob, Open: func(context.Context) (io.ReadCloser, error) {
+		return nil, build.ErrMissing // a plan's blobs are in the store
+	}}
+	return x.step(name, fmt.Sprintf("%s %d %d\n", xzInput, e.BlobOff, size), build.Input{Path: xzInput, Fetch: fetch}), nil
 }
 
 // literals is the step for what is particular to one file.
 func (x xzTool) literals(contents []*extent.Plan, which []int) (*build.Step, error) {
 	all := []byte{}
-	var reads []string
+	var cuts strings.Builder
 	for _, i := range which {
 		b, err := io.ReadAll(contents[i].NewReader(nil))
 		if err != nil {
 			return nil, err
 		}
-		reads = append(reads, readRange(int64(len(all)), int64(len(b))))
+		fmt.Fprintf(&cuts, "%s %d %d\n", xzInput, len(all), len(b))
 		all = append(all, b...)
 	}
-	step := x.step("xz literals "+build.Sum(all).String(), reads)
-	step.Inputs = []build.Input{{Path: xzInput, Bytes: all}}
-	return step, nil
+	name := "xz literals " + build.Sum(append([]byte(cuts.String()), all...)).String()
+	return x.step(name, cuts.String(), build.Input{Path: xzInput, Bytes: all}), nil
 }
 
-func readRange(off, n int64) string {
-	return fmt.Sprintf("dd if=%s bs=1M iflag=skip_bytes,count_bytes skip=%d count=%d status=none", xzInput, off, n)
-}
-
-// step compresses what each of the commands prints.
-func (x xzTool) step(name string, reads []string) *build.Step {
-	lines := []string{": >/out/" + xzStreams, ": >/out/" + xzSizes}
-	for _, read := range reads {
-		lines = append(lines, read+" | "+xzCommand+" >stream", "cat stream >>/out/"+xzStreams, "wc -c <stream >>/out/"+xzSizes)
-	}
+func (x xzTool) step(name, cuts string, inputs ...build.Input) *build.Step {
 	return &build.Step{
 		Name: name,
-		Argv: []string{"/bin/bash", "-euo", "pipefail", "-c", strings.Join(lines, "\n")},
+		Argv: []string{"/bin/bash", "-euo", "pipefail", "-c", xzScript},
 		Env:  map[string]string{"PATH": "/usr/bin", "LC_ALL": "C"},
 		Host: x.host, Target: x.host,
 		Mounts:  []build.Mount{{Path: "/", Tree: x.tools}},
+		Inputs:  append(inputs, build.Input{Path: xzCuts, Bytes: []byte(cuts)}),
 		Outputs: []string{xzStreams, xzSizes},
 	}
 }

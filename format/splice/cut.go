@@ -11,7 +11,7 @@ import (
 // Runs of zeros are made of pieces whose sizes are powers of two in this range. Shorter runs are compressed
 // together with the literals around them.
 const (
-	minZeros = 16 << 10
+	MinZeros = 16 << 10
 	maxZeros = 64 << 20
 )
 
@@ -62,11 +62,11 @@ func cut(plan *extent.Plan, grid int64) []segment {
 
 // skip makes segments of the zeros in [from, to) as far as they are long enough.
 func (c *cutter) skip(from, to int64) {
-	if to-from < minZeros {
+	if to-from < MinZeros {
 		return
 	}
 	c.flush(from)
-	for n := int64(maxZeros); n >= minZeros; {
+	for n := int64(maxZeros); n >= MinZeros; {
 		if to-from < n {
 			n /= 2
 			continue

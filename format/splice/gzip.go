@@ -63,7 +63,7 @@ func deflateZeros(n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	zeros := make([]byte, minZeros)
+	zeros := make([]byte, MinZeros)
 	for ; n > 0; n -= int64(len(zeros)) {
 		if _, err := w.Write(zeros[:min(n, int64(len(zeros)))]); err != nil {
 			return nil, err

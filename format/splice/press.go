@@ -77,13 +77,13 @@ func (p *Press) advance(n int64) {
 }
 
 // Pieces cuts the content into pieces of the transform's grid and compresses them. Content in which there is a blob is
-// remembered, as are zeros, which are one piece; literals are compressed each time and, as long as they are few, stay literals.
+// remembered, as are long runs of zeros, which are one piece; literals are compressed each time and, as long as they are few, stay literals.
 func (p *Press) Pieces(ctx context.Context, content *extent.Plan) ([]Piece, error) {
 	if err := content.Err(); err != nil {
 		return nil, err
 	}
 	extents := content.Extents()
-	zeros, blobs := len(extents) == 0 && content.Size() > 0, false
+	zeros, blobs := len(extents) == 0 && content.Size() >= MinZeros, false
 	for _, e := range extents {
 		blobs = blobs || e.Literal == nil
 	}

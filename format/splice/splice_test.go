@@ -26,8 +26,8 @@ type goXZ struct {
 	made   int
 }
 
-func (g *goXZ) Compress(_ context.Context, contents []*extent.Plan) ([]extent.Blob, error) {
-	var out []extent.Blob
+func (g *goXZ) Compress(_ context.Context, contents []*extent.Plan) ([]splice.Piece, error) {
+	var out []splice.Piece
 	for _, content := range contents {
 		g.made++
 		var b bytes.Buffer
@@ -39,7 +39,8 @@ func (g *goXZ) Compress(_ context.Context, contents []*extent.Plan) ([]extent.Bl
 		if err := errors.Join(err, w.Close()); err != nil {
 			return nil, err
 		}
-		out = append(out, g.blobs.Add(b.Bytes()))
+		blob := g.blobs.Add(b.Bytes())
+		out = append(out, splice.Piece{Raw: content.Size(), Size: blob.Size, Blob: blob})
 	}
 	return out, nil
 }
@@ -82,7 +83,7 @@ func codecs() []codec {
 func random(seed uint64, n int) []byte {
 	rnd, b := rand.New(rand.NewPCG(seed, 1)), make([]byte, n)
 	for i := range b {
-		b[i] = byte(rnd.Uint32()) >> (i >> 16 % 8) // parts of it compress
+		b[i] = byte(rnd.Uint32()) >> (i >> 16 % 4) // parts of it compress
 	}
 	return b
 }

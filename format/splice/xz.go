@@ -15,7 +15,7 @@ const xzGrid = 16 << 20
 type Tool interface {
 	// Compress makes each content a stream of its own, stored where the compressed plan will be read. A content is
 	// a range of one blob, or nothing but zeros, or has no blob in it.
-	Compress(ctx context.Context, contents []*extent.Plan) ([]extent.Blob, error)
+	Compress(ctx context.Context, contents []*extent.Plan) ([]Piece, error)
 }
 
 // XZ returns the plan compressed as .xz: one stream for each piece (The .xz File Format 1.2.0, 2: streams
@@ -50,7 +50,7 @@ func XZ(ctx context.Context, plan *extent.Plan, tool Tool) (*extent.Plan, error)
 	}
 	var out output
 	for _, at := range order {
-		out.blob(streams[at], 0, streams[at].Size)
+		out.piece(streams[at])
 	}
 	return out.plan()
 }
