@@ -1,13 +1,14 @@
 //go:build linux
 
 // Command init is the machine's first process: PID 1 of the initramfs. It mounts the pseudo file systems, mounts the squashfs
-// that lies beside it in the initramfs through a loop device, makes that the root and executes its /sbin/init (machined).
+// that lies beside it in the initramfs through a loop device, lays the image's customization over it if there is one (system
+// extensions and plain files, by overlayfs), makes that the root and executes its /sbin/init (machined).
 //
 // It does not read the machine's configuration, load modules, touch disks or the network: all that is machined's. It has no
 // dependency beyond x/sys, because every byte of it is in every image (u-root's loop and switch_root packages ask for a writable
 // backing file and bring a logger; three system calls do).
 //
-// The squashfs must stay in the initramfs' file system: the loop device reads from it for as long as the machine runs.
+// Both must stay in the initramfs' file system: loop devices and overlayfs read from there for as long as the machine runs.
 package main
 
 import (
@@ -67,6 +68,7 @@ func steps() []step {
 	return []step{
 		{"mounting pseudo file systems", mountPseudo},
 		{"mounting " + rootImage, mountRootImage},
+		{"laying the customization over the root", customize},
 		{"moving mounts to the new root", moveMounts},
 		{"switching root to " + nextInit, switchRoot},
 	}

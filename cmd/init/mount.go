@@ -38,17 +38,9 @@ func mountPseudo() error {
 }
 
 func mountRootImage() error {
-	device, err := attachLoop(rootImage)
+	device, err := mountSquashfs(rootImage, newRoot)
 	if err != nil {
 		return err
-	}
-
-	if err := os.MkdirAll(newRoot, 0o755); err != nil {
-		return err
-	}
-
-	if err := unix.Mount(device, newRoot, "squashfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
-		return fmt.Errorf("mounting %s at %s: %w", device, newRoot, err)
 	}
 
 	info, err := os.Stat(rootImage)
@@ -59,6 +51,23 @@ func mountRootImage() error {
 	say(6, "root is %s (%d bytes) through %s", rootImage, info.Size(), device)
 
 	return nil
+}
+
+// mountSquashfs mounts the file through a loop device, whose name it returns.
+func mountSquashfs(file, target string) (device string, err error) {
+	if device, err = attachLoop(file); err != nil {
+		return "", err
+	}
+
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return "", err
+	}
+
+	if err := unix.Mount(device, target, "squashfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
+		return "", fmt.Errorf("mounting %s (%s) at %s: %w", device, file, target, err)
+	}
+
+	return device, nil
 }
 
 // attachLoop returns a read-only loop device for the file. LOOP_CONFIGURE sets file and flags in one call, so there is no
