@@ -53,9 +53,10 @@ type Machine struct {
 	Install  Install           `yaml:"install"`
 	Sysctls  map[string]string `yaml:"sysctls,omitempty"`
 
+	Registries Registries `yaml:"registries,omitempty"`
+
 	Kubelet    strict.Unused `yaml:"kubelet,omitempty"`
 	Features   strict.Unused `yaml:"features,omitempty"`
-	Registries strict.Unused `yaml:"registries,omitempty"`
 	NodeLabels strict.Unused `yaml:"nodeLabels,omitempty"`
 }
 
@@ -70,11 +71,15 @@ type Network struct {
 	Nameservers []string `yaml:"nameservers,omitempty"` // instead of DHCP's
 }
 
-// Install says where the system goes when a machine installs itself.
+// Install says where the system goes when a machine that was started from an ISO or the network installs itself. Without a disk
+// it does not, and runs from memory.
 type Install struct {
 	Disk  string `yaml:"disk,omitempty"`
-	Image string `yaml:"image,omitempty"`
-	Wipe  bool   `yaml:"wipe"`
+	Image string `yaml:"image,omitempty"` // of the installer, "registry/name:tag" or "...@sha256:..."
+	// Wipe lets the installation write over what the disk holds, and has all of the disk made zeros. A disk that holds
+	// something is refused without it.
+	Wipe            bool     `yaml:"wipe"`
+	ExtraKernelArgs []string `yaml:"extraKernelArgs,omitempty"` // besides the installer's own
 
 	GrubUseUKICmdline strict.Unused `yaml:"grubUseUKICmdline,omitempty"`
 }

@@ -51,6 +51,7 @@ func (v *validation) machine(m *Machine) {
 	if m.Install.Disk != "" {
 		v.check("machine.install.disk", strings.HasPrefix(m.Install.Disk, "/dev/"), "%q is not below /dev", m.Install.Disk)
 	}
+	v.registries(&m.Registries)
 	for _, name := range slices.Sorted(maps.Keys(m.Sysctls)) {
 		v.check("machine.sysctls."+name, sysctlName.MatchString(name), "is no sysctl's name, such as net.ipv4.ip_forward")
 	}
