@@ -6,6 +6,9 @@ import (
 	"fmt"
 )
 
+// ElToritoHead is how much of an El Torito image's start ElToritoImage may change.
+const ElToritoHead = cdSector + sectorSize
+
 const (
 	cdSector = 2048 // what sectors of a CD have, and how much of an El Torito image is cdboot.img
 
@@ -32,7 +35,7 @@ func HybridCode(hybridImg []byte, lba uint32) ([]byte, error) {
 // lba and that the primary volume descriptor is in sector pvd. A BIOS that starts a CD loads its first sector
 // alone; the boot information table (mkisofs's "-boot-info-table") says where the rest is.
 func ElToritoImage(img []byte, pvd, lba uint32) ([]byte, error) {
-	if len(img) <= cdSector+sectorSize {
+	if len(img) <= ElToritoHead {
 		return nil, errors.New("cannot use El Torito image: it is shorter than its boot sectors")
 	}
 	image := append([]byte(nil), img...)

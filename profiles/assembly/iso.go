@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ var isoConfig string
 
 // ISO is an image that boots from a CD and from a USB disk, by UEFI and, with GRUB among its parts, by BIOS. Every large
 // part is in it once (docs/adr/0009): the kernel and initramfs that GRUB reads are ranges of the UKI on the EFI volume.
+//
+// The plan takes most of Parts.GRUBElTorito from a blob, so whoever reads the ISO has to have it under its digest. As a literal
+// it would leave less room for the tables of the EFI volume.
 type ISO struct {
 	Parts Parts
 	Boot  Boot
@@ -47,8 +51,8 @@ const (
 )
 
 const (
-	// maxLiterals is every plan's limit; isoOwn is what the ISO takes of it beside the EFI volume and GRUB: both partition
-	// tables, directories.
+	// maxLiterals is every plan's limit; isoOwn is what the ISO takes of it beside the EFI volume: both partition tables,
+	// directories, GRUB's first sectors.
 	maxLiterals = 1 << 20
 	isoOwn      = 64 << 10
 
@@ -147,7 +151,7 @@ func (i ISO) efiVolume() (efiVolume, error) {
 // fit gives the volume the size it needs and plans it. FAT32 has no less than 65,525 clusters, and each one in use
 // takes 8 literal bytes, so where these would be too many, the volume grows until its clusters are larger.
 func (i ISO) fit(volume *fat.Volume) (*extent.Plan, error) {
-	room := int64(maxLiterals - isoOwn - len(i.Parts.GRUBElTorito))
+	const room = maxLiterals - isoOwn
 	// The tables have 2 entries of 4 bytes a cluster of at least 512: less than a sixtieth. The rest is for directories and alignment.
 	need := i.UKI.Size() + i.UKI.Size()/60 + int64(len(i.Parts.SystemdBoot)) + 2*disk.MiB
 	var plan *extent.Plan
@@ -239,5 +243,11 @@ func (i ISO) putGRUB(plan *extent.Plan, layout *iso9660.Layout) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(plan.PutBytes(at, image), plan.PutBytes(0, code))
+	head := int64(grub.ElToritoHead)
+	blob := extent.Blob{SHA256: sha256.Sum256(i.Parts.GRUBElTorito), Size: int64(len(image))}
+	return errors.Join(
+		plan.PutBytes(0, code),
+		plan.PutBytes(at, image[:head]),
+		plan.PutRange(at+head, blob, head, blob.Size-head),
+	)
 }
