@@ -67,7 +67,7 @@ func TestRegistriesRefusals(t *testing.T) {
 		"endpoints[0]: \"10.0.2.2:5000\" is no URL":                                         {`"http://10.0.2.2:5000"`, `"10.0.2.2:5000"`},
 		"machine.registries.mirrors.10.0.2.2:5000: has no endpoints":                        {`endpoints: ["http://10.0.2.2:5000"]`, `endpoints: []`},
 		"machine.registries.mirrors.a/b: is no registry's name":                             {"10.0.2.2:5000:", "a/b:"},
-		"auth.auth: is not base64":                                                          {"dXNlcjpoaWRkZW4=", "%"},
+		"auth.auth: is not base64":                                                          {"dXNlcjpoaWRkZW4=", "a.b"},
 		"auth.auth: is not user:password":                                                   {"dXNlcjpoaWRkZW4=", "dXNlcg=="},
 		"did you mean machine.registries.config.mirror.example.org.tls.insecureSkipVerify?": {"insecureSkipVerify", "insecureSkipVerfy"},
 	} {

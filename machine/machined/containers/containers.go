@@ -11,11 +11,16 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+
+	"github.com/talos-factory/talos-factory/config"
 )
 
 // Namespaces of containerd that the machine uses.
@@ -34,10 +39,15 @@ const (
 )
 
 // Client talks to one containerd. Every call makes its own connection, so that a restart of containerd is nothing to it.
-type Client struct{ socket string }
+type Client struct {
+	socket string
+
+	mu         sync.Mutex // guards what follows
+	registries config.Registries
+}
 
 // New returns a client of the containerd that listens on the socket.
-func New(socket string) *Client { return &Client{socket} }
+func New(socket string) *Client { return &Client{socket: socket} }
 
 func (c *Client) dial(ctx context.Context, namespace string) (*containerd.Client, context.Context, error) {
 	client, err := containerd.New(c.socket, containerd.WithTimeout(5*time.Second))
@@ -204,13 +214,26 @@ func (c *Client) Import(ctx context.Context, namespace string, archive io.Reader
 
 // Pull fetches an image from its registry and returns its name.
 func (c *Client) Pull(ctx context.Context, namespace, ref string) (string, error) {
+	return c.pull(ctx, namespace, ref, containerd.WithPullUnpack)
+}
+
+// PullToRun is Pull that keeps what is unpacked and not the archives it came in: a machine without a disk has both in memory.
+func (c *Client) PullToRun(ctx context.Context, namespace, ref string) (string, error) {
+	return c.pull(ctx, namespace, ref, containerd.WithPullUnpack, containerd.WithChildLabelMap(images.ChildGCLabelsFilterLayers))
+}
+
+func (c *Client) pull(ctx context.Context, namespace, ref string, opts ...containerd.RemoteOpt) (string, error) {
 	client, ctx, err := c.dial(ctx, namespace)
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
 
-	img, err := client.Pull(ctx, ref, containerd.WithPullUnpack)
+	c.mu.Lock()
+	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: hosts(c.registries)})
+	c.mu.Unlock()
+
+	img, err := client.Pull(ctx, ref, append(opts, containerd.WithResolver(resolver))...)
 	if err != nil {
 		return "", fmt.Errorf("pulling image %s: %w", ref, err)
 	}

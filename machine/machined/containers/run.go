@@ -24,7 +24,9 @@ type Job struct {
 	Args             []string          // instead of the image's, if there are any
 	Env              map[string]string // besides the image's
 	// Privileged gives the host's process and network namespaces, all capabilities and all devices.
-	Privileged     bool
+	Privileged bool
+	// HostDev shows the host's /dev as it is and changes, where a privileged job sees the devices there were at its start.
+	HostDev        bool
 	Stdin          io.Reader // may be nil
 	Stdout, Stderr io.Writer
 	Signals        <-chan syscall.Signal // may be nil
@@ -158,6 +160,12 @@ func specOptions(job Job, img containerd.Image) []oci.SpecOpts {
 			oci.WithHostNamespace(specs.PIDNamespace), oci.WithHostNamespace(specs.NetworkNamespace),
 			oci.WithHostHostsFile, oci.WithHostResolvconf,
 		)
+	}
+
+	if job.HostDev {
+		opts = append(opts,
+			oci.WithoutMounts("/dev", "/dev/pts", "/dev/shm", "/dev/mqueue"),
+			oci.WithMounts([]specs.Mount{{Type: "bind", Source: "/dev", Destination: "/dev", Options: []string{"rbind", "rslave", "rw"}}}))
 	}
 
 	return opts
