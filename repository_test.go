@@ -33,6 +33,7 @@ var layers = map[string][]string{
 	"extension":         {"config/strict"},
 	"extension/pack":    {"extension", "config/strict", "build", "pkgs", "format"},
 	"build":             {},
+	"build/oci":         {"build"},
 	"format":            {"format/extent"},
 	"format/cpio":       {"format/extent"},
 	"format/uki":        {"format/extent", "format/pe"},

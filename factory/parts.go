@@ -13,15 +13,35 @@ import (
 	"github.com/talos-factory/talos-factory/rootfs"
 )
 
-// Parts makes what images of the release are assembled from. Boot loaders are read, the rest stays in the store.
-func (r *Release) Parts(ctx context.Context, engine *build.Engine) (assembly.Parts, error) {
-	results, err := engine.Build(ctx, r.Steps()...)
+// requiredParts are the outputs that a release has to have.
+func requiredParts() []string {
+	return []string{
+		vmlinuz, initProgram, rootfs.Squashfs, installProg,
+		systemdBoot, systemdStub, grubBoot, grubCore, grubHybrid, grubTorito,
+	}
+}
+
+// blobs makes the outputs of some steps, unless they are ready, and returns them by name.
+func (r *Release) blobs(ctx context.Context, engine *build.Engine, steps ...*build.Step) (map[string]build.Blob, error) {
+	if r.ready != nil {
+		return r.ready, nil
+	}
+	results, err := engine.Build(ctx, steps...)
 	if err != nil {
-		return assembly.Parts{}, err
+		return nil, err
 	}
 	blobs := map[string]build.Blob{}
-	for _, step := range r.Steps() {
+	for _, step := range steps {
 		maps.Copy(blobs, results[step].Outputs)
+	}
+	return blobs, nil
+}
+
+// Parts makes what images of the release are assembled from. Boot loaders are read, the rest stays in the store.
+func (r *Release) Parts(ctx context.Context, engine *build.Engine) (assembly.Parts, error) {
+	blobs, err := r.blobs(ctx, engine, r.Steps()...)
+	if err != nil {
+		return assembly.Parts{}, err
 	}
 	parts := assembly.Parts{
 		Arch: r.Arch, Version: r.Version, OSRelease: rootfs.OSRelease(r.Version, r.BuildID),
@@ -33,6 +53,7 @@ func (r *Release) Parts(ctx context.Context, engine *build.Engine) (assembly.Par
 	}
 	for name, into := range map[string]*[]byte{
 		systemdBoot: &parts.SystemdBoot, systemdStub: &parts.SystemdStub, grubBoot: &parts.GRUBBoot, grubCore: &parts.GRUBCore,
+		grubHybrid: &parts.GRUBHybrid, grubTorito: &parts.GRUBElTorito,
 	} {
 		if *into, err = readSmall(engine.Store, blobs[name]); err != nil {
 			return parts, fmt.Errorf("reading %s: %w", name, err)

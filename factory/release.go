@@ -22,6 +22,7 @@ import (
 const (
 	vmlinuz     = kernel.Vmlinuz
 	initProgram = "init"
+	installProg = "installer"
 	systemdBoot = "systemd-boot.efi"
 	systemdStub = "systemd-stub.efi"
 	grubBoot    = "boot.img"
@@ -36,10 +37,11 @@ type Release struct {
 	Version string
 	BuildID string // hash of everything the kernel and the root are made of
 
-	Kernel, Loaders, Init, Root *build.Step
+	Kernel, Loaders, Init, Root, Installer *build.Step // nil in a release that was opened
 
-	lock *pkgs.Lock
-	host string
+	lock  *pkgs.Lock
+	host  string
+	ready map[string]build.Blob // parts by name, where there is nothing to build
 }
 
 // NewRelease reads the checkout's version, lock and recipes, and describes how its parts are made for arch. It runs
@@ -80,6 +82,9 @@ func (r *Release) describe(checkout string, recipes *pkgs.Recipes) (err error) {
 	if r.Init, err = r.lock.CommandStep(checkout, "./cmd/init", r.Arch); err != nil {
 		return err
 	}
+	if r.Installer, err = r.lock.CommandStep(checkout, "./cmd/installer", r.Arch); err != nil {
+		return err
+	}
 	machined, err := r.lock.CommandStep(checkout, "./cmd/machined", r.Arch)
 	if err != nil {
 		return err
@@ -99,8 +104,14 @@ func (r *Release) describe(checkout string, recipes *pkgs.Recipes) (err error) {
 	return err
 }
 
-// Steps lists the steps whose outputs an image is made of.
-func (r *Release) Steps() []*build.Step { return []*build.Step{r.Kernel, r.Loaders, r.Init, r.Root} }
+// Steps lists the steps that make the parts of images; none in a release that was opened. The installer, which has the planners
+// in it and so changes with them, is for installer images alone.
+func (r *Release) Steps() []*build.Step {
+	if r.ready != nil {
+		return nil
+	}
+	return []*build.Step{r.Kernel, r.Loaders, r.Init, r.Root}
+}
 
 // Lock is what the release's inputs are pinned by. Its Fetcher is for the caller to set.
 func (r *Release) Lock() *pkgs.Lock { return r.lock }

@@ -8,15 +8,14 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/talos-factory/talos-factory/build"
+	"github.com/talos-factory/talos-factory/build/oci"
 	"github.com/talos-factory/talos-factory/pkgs/gomod"
 )
 
@@ -28,20 +27,12 @@ const (
 	modulesType types.MediaType = "application/vnd.talos-factory.go-modules.v1.tar"
 )
 
-func bundleOptions(ctx context.Context, client *http.Client) []remote.Option {
-	opts := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if client != nil && client.Transport != nil {
-		opts = append(opts, remote.WithTransport(client.Transport))
-	}
-	return opts
-}
-
 func openBundle(ctx context.Context, ref string, b build.Blob, client *http.Client) (io.ReadCloser, error) {
 	r, err := name.ParseReference(ref)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := remote.Layer(r.Context().Digest("sha256:"+b.Digest.String()), bundleOptions(ctx, client)...)
+	layer, err := remote.Layer(r.Context().Digest("sha256:"+b.Digest.String()), oci.Options(ctx, client)...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +65,7 @@ func unpackModules(ctx context.Context, ref, dir string, client *http.Client) er
 	if err != nil {
 		return err
 	}
-	img, err := remote.Image(r, bundleOptions(ctx, client)...)
+	img, err := remote.Image(r, oci.Options(ctx, client)...)
 	if err != nil {
 		return err
 	}
@@ -86,7 +77,7 @@ func unpackModules(ctx context.Context, ref, dir string, client *http.Client) er
 		if d.MediaType != modulesType {
 			continue
 		}
-		layer, err := remote.Layer(r.Context().Digest(d.Digest.String()), bundleOptions(ctx, client)...)
+		layer, err := remote.Layer(r.Context().Digest(d.Digest.String()), oci.Options(ctx, client)...)
 		if err != nil {
 			return err
 		}
@@ -109,29 +100,15 @@ func PushBundle(ctx context.Context, ref string, blobs []build.Blob, modules bui
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
 	layers := make([]mutate.Addendum, 0, len(blobs)+1)
 	for _, b := range blobs {
-		layers = append(layers, mutate.Addendum{Layer: blobLayer{b, bundleType, open}, MediaType: bundleType})
+		layers = append(layers, mutate.Addendum{Layer: oci.Layer{Blob: b, Type: bundleType, Open: open}, MediaType: bundleType})
 	}
-	layers = append(layers, mutate.Addendum{Layer: blobLayer{modules, modulesType, open}, MediaType: modulesType})
+	layers = append(layers, mutate.Addendum{Layer: oci.Layer{Blob: modules, Type: modulesType, Open: open}, MediaType: modulesType})
 	if img, err = mutate.Append(img, layers...); err != nil {
 		return "", err
 	}
-	if err := remote.Write(r, img, bundleOptions(ctx, client)...); err != nil {
+	if err := remote.Write(r, img, oci.Options(ctx, client)...); err != nil {
 		return "", fmt.Errorf("pushing to %s: %w", ref, err)
 	}
 	digest, err := img.Digest()
 	return digest.String(), err
 }
-
-// blobLayer is a stored blob as a layer that is not compressed.
-type blobLayer struct {
-	blob build.Blob
-	kind types.MediaType
-	open func(build.Digest) (*os.File, error)
-}
-
-func (l blobLayer) Digest() (v1.Hash, error)             { return v1.NewHash("sha256:" + l.blob.Digest.String()) }
-func (l blobLayer) DiffID() (v1.Hash, error)             { return l.Digest() }
-func (l blobLayer) Compressed() (io.ReadCloser, error)   { return l.open(l.blob.Digest) }
-func (l blobLayer) Uncompressed() (io.ReadCloser, error) { return l.open(l.blob.Digest) }
-func (l blobLayer) Size() (int64, error)                 { return l.blob.Size, nil }
-func (l blobLayer) MediaType() (types.MediaType, error)  { return l.kind, nil }

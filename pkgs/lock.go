@@ -92,9 +92,18 @@ var builtin []byte
 
 // Builtin is the lock this program was built with: what a factory without a checkout takes its tools from.
 func Builtin() (*Lock, error) {
-	l, err := ParseLock(builtin)
+	l, err := Read(builtin)
 	if err != nil {
 		return nil, fmt.Errorf("reading built-in lock: %w", err)
+	}
+	return l, nil
+}
+
+// Read makes a lock of its text that packages can be fetched by.
+func Read(text []byte) (*Lock, error) {
+	l, err := ParseLock(text)
+	if err != nil {
+		return nil, err
 	}
 	l.Fetcher = &Fetcher{Date: l.Date()}
 	return l, nil
@@ -110,11 +119,10 @@ func Load(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := ParseLock(data)
+	l, err := Read(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	l.Fetcher = &Fetcher{Date: l.Date()}
 	return l, nil
 }
 

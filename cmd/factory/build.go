@@ -27,6 +27,7 @@ type buildFlags struct {
 	asJSON   bool
 	noCaches bool
 	toStdout bool
+	release  string
 }
 
 func buildCommand(opts *options) *cobra.Command {
@@ -41,6 +42,7 @@ nothing that was finished.`,
   factory build iso --extra-kernel-arg -console --extra-kernel-arg console=ttyS1
   factory build aws --disk-size 20GiB --compression xz
   factory build machine.yaml --json
+  factory build metal --release registry.example/talos-factory/release:v0.1.0
   factory build metal --output-kind uki --tar-to-stdout | tar -x
   factory build metal --only kernel        # one step, with what it needs`,
 		Args: exactly(1),
@@ -48,16 +50,20 @@ nothing that was finished.`,
 	}
 	f.profile.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.output, "output", "_out", "folder the files are written to")
+	cmd.Flags().StringVar(&f.release, "release", "", "build from a release that was pushed or exported, a `REF` or folder, instead of a checkout")
 	cmd.Flags().StringVar(&f.only, "only", "", "run one step, with what it needs, and write no file")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&f.noCaches, "no-caches", false, "run steps without their mutable caches, as a release build does")
 	cmd.Flags().BoolVar(&f.toStdout, "tar-to-stdout", false, "write the files as a tar archive to standard output instead")
+	cmd.MarkFlagsMutuallyExclusive("release", "only")
+	cmd.MarkFlagsMutuallyExclusive("tar-to-stdout", "output")
+	cmd.MarkFlagsMutuallyExclusive("tar-to-stdout", "json")
 	return cmd
 }
 
 func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err error) {
 	started := time.Now()
-	profile, release, err := opts.load(cmd, &f.profile, name)
+	profile, release, err := opts.load(cmd, &f.profile, name, f.release)
 	if err != nil {
 		return err
 	}
@@ -72,6 +78,11 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if f.release != "" {
+		if release, err = opts.openRelease(cmd.Context(), s.engine, f.release, profile.Arch); err != nil {
+			return err
+		}
+	}
 	s.engine.NoCaches = f.noCaches
 	s.engine.Replay = func(step string) string {
 		return fmt.Sprintf("%s build %s --arch %s%s --only %q", os.Args[0], name, release.Arch, opts.flags(), step)
@@ -92,8 +103,8 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 	return report(cmd.OutOrStdout(), artifacts, time.Since(started), f.asJSON)
 }
 
-// load reads the profile, changes it by flags, and describes the release it is built from.
-func (o *options) load(cmd *cobra.Command, f *profileFlags, name string) (profiles.Profile, *factory.Release, error) {
+// load reads the profile, changes it by flags, and describes the checkout's release, unless it shall be built from another one.
+func (o *options) load(cmd *cobra.Command, f *profileFlags, name, from string) (profiles.Profile, *factory.Release, error) {
 	profile, err := readProfile(cmd.InOrStdin(), name)
 	if err != nil {
 		return profile, nil, err
@@ -103,6 +114,9 @@ func (o *options) load(cmd *cobra.Command, f *profileFlags, name string) (profil
 	}
 	if err := profile.Validate(); err != nil {
 		return profile, nil, withHint(oneLine(err), "factory profiles show %s", name)
+	}
+	if from != "" {
+		return profile, nil, nil
 	}
 	release, err := o.release(profile.Arch)
 	return profile, release, err
@@ -116,7 +130,7 @@ func oneLine(err error) error {
 func findStep(release *factory.Release, name string) (*build.Step, error) {
 	var names []string
 	var found *build.Step
-	err := build.Walk(release.Steps(), func(s *build.Step) error {
+	err := build.Walk(append(release.Steps(), release.Installer), func(s *build.Step) error {
 		names = append(names, s.Name)
 		if s.Name == name || s.Name == name+" "+release.Arch {
 			found = s

@@ -18,7 +18,7 @@ func graphCommand(opts *options) *cobra.Command {
   factory graph metal --dot | dot -Tsvg > graph.svg`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, release, err := opts.load(cmd, &f, args[0])
+			_, release, err := opts.load(cmd, &f, args[0], "")
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func explainCommand(opts *options) *cobra.Command {
   factory explain metal "root amd64"`,
 		Args: exactly(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			_, release, err := opts.load(cmd, &f, args[0])
+			_, release, err := opts.load(cmd, &f, args[0], "")
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,16 @@ func (o *options) release(arch string) (*factory.Release, error) {
 	release, err := factory.NewRelease(checkout, arch)
 	if err != nil {
 		return nil, err
+	}
+	o.configure(release.Lock().Fetcher)
+	return release, nil
+}
+
+// openRelease gets a release that somebody pushed or exported.
+func (o *options) openRelease(ctx context.Context, engine *build.Engine, ref, arch string) (*factory.Release, error) {
+	release, err := factory.OpenRelease(ctx, engine, ref, arch, nil)
+	if err != nil {
+		return nil, withHint(err, "factory release push REF makes one, factory release show REF shows what is in it")
 	}
 	o.configure(release.Lock().Fetcher)
 	return release, nil
