@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,9 +29,10 @@ var isoConfig string
 type ISO struct {
 	Parts Parts
 	Boot  Boot
-	UKI   *extent.Plan // of Parts and Boot; signed, maybe
-	Label string       // volume identifier; "" means VolumeLabel of the release's version
-	Time  time.Time    // of the volume and its files
+	UKI   *extent.Plan   // of Parts and Boot; signed, maybe
+	Label string         // volume identifier; "" means VolumeLabel of the release's version
+	Time  time.Time      // of the volume and its files
+	Files []iso9660.File // further files, which nothing needs to boot
 }
 
 // Files of the ISO.
@@ -181,7 +183,7 @@ func (i ISO) volume(efi efiVolume) (iso9660.Volume, error) {
 	}
 	volume := iso9660.Volume{
 		ID: label, Application: "Talos Factory " + i.Parts.Version, Time: i.Time, Tail: backupTable,
-		Files: []iso9660.File{{Path: isoEFI, Content: efi.plan, Align: gpt.Align}},
+		Files: append(slices.Clone(i.Files), iso9660.File{Path: isoEFI, Content: efi.plan, Align: gpt.Align}),
 	}
 	if i.bios() {
 		config, err := i.config()

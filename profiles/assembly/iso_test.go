@@ -15,6 +15,7 @@ import (
 	"github.com/talos-factory/talos-factory/format/cpio"
 	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/format/gpt"
+	"github.com/talos-factory/talos-factory/format/iso9660"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
 )
 
@@ -162,6 +163,28 @@ func TestISOFiles(t *testing.T) {
 	}
 	if _, ok := table.Find("ISO-EFI"); !ok || len(table.Partitions) != 1 {
 		t.Errorf("partitions are %v", table.Partitions)
+	}
+}
+
+// TestLargeISO: files that come first push everything else beyond 4 GiB.
+func TestLargeISO(t *testing.T) {
+	m := extent.Memory{}
+	i := iso(t, m)
+	i.Files = []iso9660.File{{Path: "a", Content: extent.New(5 << 30)}}
+	p, err := i.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Literals(); n > 1<<20 {
+		t.Errorf("%d literal bytes", n)
+	}
+	off, size := find(t, p.NewReader(m), "VMLINUZ.;1")
+	got, err := io.ReadAll(io.NewSectionReader(p.NewReader(m), off, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := io.ReadAll(i.Parts.Kernel.NewReader(m)); err != nil || !bytes.Equal(got, content) || off < 5<<30 {
+		t.Errorf("the kernel lies at %d, or has other bytes (%v)", off, err)
 	}
 }
 
