@@ -37,6 +37,8 @@ var layers = map[string][]string{
 	"format":            {"format/extent"},
 	"format/cpio":       {"format/extent"},
 	"format/uki":        {"format/extent", "format/pe"},
+	"format/vmdk":       {"format/extent", "format/splice"},
+	"format/ova":        {"format/extent", "format/tar"},
 	"format/judge":      {},
 	"profiles/disk":     {},
 	"kernel/cmdline":    {},

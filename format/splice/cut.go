@@ -109,14 +109,14 @@ func (c *cutter) blob(e extent.Extent) {
 func (c *cutter) add(content *extent.Plan, index int) {
 	id, ok := c.ids[content]
 	if !ok {
-		id = identity(content)
+		id = Identity(content)
 		c.ids[content] = id
 	}
 	c.out = append(c.out, segment{content, id, index})
 }
 
-// identity hashes what a plan says, so that plans of one identity have the same bytes.
-func identity(p *extent.Plan) extent.Digest {
+// Identity hashes what a plan says, so that plans of one identity have the same bytes.
+func Identity(p *extent.Plan) extent.Digest {
 	h := sha256.New()
 	number := func(n int64) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 	number(p.Size())

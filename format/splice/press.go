@@ -104,7 +104,7 @@ func (p *Press) Pieces(ctx context.Context, content *extent.Plan) ([]Piece, erro
 		return pieces, nil
 	}
 	made := false
-	blob, note, err := p.s.Cache.Recall(name, identity(content), func(w io.Writer) ([]byte, error) {
+	blob, note, err := p.s.Cache.Recall(name, Identity(content), func(w io.Writer) ([]byte, error) {
 		made = true
 		err := write(w)
 		return encodeNote(pieces), err

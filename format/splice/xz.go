@@ -32,7 +32,7 @@ func XZ(ctx context.Context, plan *extent.Plan, tool Tool) (*extent.Plan, error)
 		if len(seg.content.Extents()) == 0 {
 			content = seg.content // zeros are one piece whatever the grid
 		}
-		id := identity(content)
+		id := Identity(content)
 		at, ok := place[id]
 		if !ok {
 			at = len(contents)
