@@ -77,6 +77,12 @@ func (m *Machine) acquireConfig(ctx context.Context) error {
 
 		m.log.Info("configuration found", "where", from.Name, "type", string(c.Machine.Type))
 
+		if m.installs(c) {
+			m.pending = &installation{config: c, data: data, embedded: true}
+
+			return nil
+		}
+
 		if from.Keep {
 			if err := persist.SaveConfig(stateDir, data); err != nil {
 				return err
@@ -87,9 +93,19 @@ func (m *Machine) acquireConfig(ctx context.Context) error {
 	}
 
 	m.log.Info("no configuration found: waiting for one in maintenance mode")
+
+	return m.awaitConfig(ctx)
+}
+
+// awaitConfig waits in maintenance mode for a configuration to run with or to install.
+func (m *Machine) awaitConfig(ctx context.Context) error {
 	m.setStage(state.StageMaintenance)
 
 	select {
+	case i := <-m.installations:
+		m.pending = &i
+
+		return nil
 	case <-m.configured:
 		m.setStage(state.StageBooting)
 
@@ -145,6 +161,7 @@ func (m *Machine) applyConfig(context.Context) error {
 	}
 
 	m.applySysctls(params)
+	m.containers.SetRegistries(c.Machine.Registries)
 
 	m.refreshCertificates()
 
@@ -198,10 +215,13 @@ func (m *Machine) Apply(ctx context.Context, data []byte, mode machine.ApplyConf
 	}
 
 	m.mu.Lock()
-	old, stage := m.config, m.stage
+	old, stage, failure := m.config, m.stage, m.failure
 	m.mu.Unlock()
 
 	done := server.Applied{Warnings: next.Warnings()}
+	if failure != nil {
+		done.Warnings = append(done.Warnings, "the last installation failed: "+failure.Error())
+	}
 
 	if old != nil && !admin {
 		return done, status.Error(codes.PermissionDenied, "cannot apply the configuration: the machine has got one meanwhile")
@@ -213,12 +233,29 @@ func (m *Machine) Apply(ctx context.Context, data []byte, mode machine.ApplyConf
 		}
 
 		done.Mode, done.Details = machine.ApplyConfigurationRequest_NO_REBOOT, "Applied without a reboot: the machine was in maintenance mode"
+
+		if m.installs(next) {
+			if err := checkInstall(next); err != nil {
+				return done, err
+			}
+
+			done.Mode = machine.ApplyConfigurationRequest_REBOOT
+			done.Details = fmt.Sprintf("Installing to %s from %s, then rebooting", next.Machine.Install.Disk, next.Machine.Install.Image)
+		}
 	} else if done.Mode, done.Details, err = resolveMode(mode, needsReboot(old, next)); err != nil {
 		return done, err
 	}
 
 	if dry {
 		done.Details = "Dry run, nothing was changed. Without it: " + done.Details
+
+		return done, nil
+	}
+
+	if old == nil && m.installs(next) {
+		m.log.Info("installation begins", "disk", next.Machine.Install.Disk, "image", next.Machine.Install.Image)
+		m.setStage(state.StageInstalling) // no second one is taken
+		m.installations <- installation{config: next, data: data}
 
 		return done, nil
 	}

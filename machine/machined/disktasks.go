@@ -26,23 +26,35 @@ const (
 	varDir      = "/var"
 	overlayBase = "/var/system/overlays"
 	diskWait    = 30 * time.Second
+	// mediumWait is for a machine started from a medium that only installs: there is no system disk most times, and should a slow
+	// one be missed, the installer sees what it holds.
+	mediumWait = 10 * time.Second
 )
 
 // findDisk looks for the disk the image is on. A machine without one (started from the network or a CD) runs from memory.
 func (m *Machine) findDisk(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, diskWait)
+	limit, halt := diskWait, m.mustHalt()
+	if halt {
+		limit = mediumWait
+	}
+
+	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	s, err := disk.Wait(ctx, blockClass)
-	if errors.Is(err, disk.ErrNone) {
+	s, err := disk.Wait(waitCtx, blockClass)
+	if errors.Is(err, disk.ErrNone) && ctx.Err() == nil {
 		m.diskless = true
-		m.log.Warn("no system disk: nothing will survive a reboot", "waited", diskWait)
+		m.log.Warn("no system disk: nothing will survive a reboot", "waited", limit)
 
 		return nil
 	}
 
 	if err != nil {
 		return err
+	}
+
+	if halt {
+		return m.halt(ctx, s)
 	}
 
 	m.disk = s
@@ -53,6 +65,44 @@ func (m *Machine) findDisk(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// haltIfInstalled says whether the kernel's command line (proc_cmdline(5)) tells a machine not to go on if it has a system on a
+// disk. A medium that is only there to install has it, so that one that is left in the drive does not boot the disk's system by its own
+// kernel, or install anew.
+func haltIfInstalled(line string) bool {
+	halt := false
+
+	for _, arg := range strings.Fields(line) {
+		if value, ok := strings.CutPrefix(arg, "talos.halt_if_installed="); ok { // the last one counts
+			halt = value == "1" || value == "true"
+		}
+	}
+
+	return halt
+}
+
+func (m *Machine) mustHalt() bool {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		m.log.Error("reading the kernel's command line", "error", err)
+	}
+
+	return haltIfInstalled(string(line))
+}
+
+// halt stops the boot with a message for the person at the console, until somebody asks for a reboot.
+func (m *Machine) halt(ctx context.Context, s disk.System) error {
+	const reminder = time.Minute
+
+	for {
+		m.log.Error("boot stops here: this machine is installed already. Remove the medium it was started from and restart it, or have its "+
+			"firmware start the disk", "disk", s.Device(), "because", "talos.halt_if_installed=1 on the kernel's command line")
+
+		if !sleep(ctx, reminder) {
+			return ctx.Err()
+		}
+	}
 }
 
 // readMeta shows META's values as resources. A damaged META is no reason not to boot.

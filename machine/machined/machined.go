@@ -55,6 +55,9 @@ type Machine struct {
 	disk     disk.System
 	diskless bool
 	identity persist.Identity
+	pending  *installation // to be installed; nil: nothing
+
+	installations chan installation // from Apply to the boot
 
 	applying   sync.Mutex // one Apply at a time
 	publishing sync.Mutex // so that the last publishStatus to be called sees the latest
@@ -66,6 +69,7 @@ type Machine struct {
 	snapshot    network.Snapshot
 	fingerprint string
 	banner      string
+	failure     error // of the last installation
 }
 
 // stop is why and how the machine ends.
@@ -78,7 +82,8 @@ func newMachine(log *slog.Logger) *Machine {
 	return &Machine{
 		log: log, stage: state.StageBooting,
 		stops: make(chan stop, 1), refresh: make(chan struct{}, 1), configured: make(chan struct{}),
-		containers: containers.New(containerdSocket),
+		installations: make(chan installation, 1),
+		containers:    containers.New(containerdSocket),
 	}
 }
 
@@ -263,6 +268,9 @@ func (m *Machine) publishStatus() {
 
 	m.mu.Lock()
 	spec.Stage = m.stage
+	if m.failure != nil {
+		spec.Status.UnmetConditions = append(spec.Status.UnmetConditions, "installation: "+m.failure.Error())
+	}
 	m.mu.Unlock()
 
 	for _, st := range m.supervisor.List() {

@@ -29,7 +29,8 @@ func TestPrintBoot(t *testing.T) {
 		t.Fatalf("got\n%s", out.String())
 	}
 
-	inOrder(t, up, "mount kernel and memory", "format STATE", "format EPHEMERAL", "mount overlays", "find a configuration", "start containerd")
+	inOrder(t, up, "mount kernel and memory", "format STATE", "format EPHEMERAL", "mount overlays", "find a configuration", "install, then reboot",
+		"start containerd", "install:", "pull the installer", "run the installer", "configuration there")
 	// Services are stopped before what they write on is unmounted, and apid answers until then.
 	inOrder(t, down, "start containerd", "mount overlays", "format EPHEMERAL", "format STATE", "start apid", "sync")
 }

@@ -49,6 +49,7 @@ func (m *Machine) table() boot.Table {
 		}},
 		{Name: "configuration", Tasks: []boot.Task{
 			{Name: "find a configuration, or wait for one", Up: m.acquireConfig},
+			{Name: "without a disk and told to: install, then reboot", Up: m.installSystem, Down: m.stopInstaller, Deadline: 45 * time.Second},
 			{Name: "apply the configuration", Up: m.applyConfig},
 		}},
 		{Name: "services", Tasks: []boot.Task{
@@ -66,6 +67,12 @@ func printBoot(w io.Writer) error {
 
 	if err := t.Print(w, false); err != nil {
 		return err
+	}
+
+	fmt.Fprintln(w, "\ninstall:")
+
+	for i, step := range installSteps() {
+		fmt.Fprintf(w, "%2d %s\n", i+1, step.name)
 	}
 
 	fmt.Fprintln(w, "\nshutdown and reboot:")

@@ -33,6 +33,7 @@ type MachineStatusSpec struct {
 const (
 	StageBooting      = "booting"
 	StageMaintenance  = "maintenance"
+	StageInstalling   = "installing"
 	StageRunning      = "running"
 	StageRebooting    = "rebooting"
 	StageShuttingDown = "shuttingDown"

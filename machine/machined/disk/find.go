@@ -44,9 +44,66 @@ func (p Partition) Device() string { return "/dev/" + p.Name }
 // Find looks through a sysfs class directory of block devices ("/sys/class/block") for the disk with the META label. If several
 // have it, the first by name is taken and the others are named.
 func Find(class string) (System, error) {
-	entries, err := os.ReadDir(class)
+	disks, err := all(class)
 	if err != nil {
 		return System{}, err
+	}
+
+	var names []string
+
+	for name, partitions := range disks {
+		if _, ok := partitions[layout.META]; ok {
+			names = append(names, name)
+		}
+	}
+
+	if len(names) == 0 {
+		return System{}, ErrNone
+	}
+
+	slices.Sort(names)
+
+	return System{Name: names[0], Partitions: disks[names[0]], Others: names[1:]}, nil
+}
+
+// On is the disk of that name, with what partitions it has.
+func On(class, name string) (System, error) {
+	disks, err := all(class)
+
+	return System{Name: name, Partitions: disks[name]}, err
+}
+
+// Names lists for people the whole disks that a system can be on, with their sizes.
+func Names(class string) ([]string, error) {
+	entries, err := os.ReadDir(class)
+	if err != nil {
+		return nil, err
+	}
+
+	var names []string
+
+	for _, e := range entries {
+		// Real disks have a device; loop devices, RAM disks and the like have none, partitions have a number.
+		_, noDevice := os.Stat(filepath.Join(class, e.Name(), "device"))
+		_, noPartition := os.Stat(filepath.Join(class, e.Name(), "partition"))
+
+		if n, err := size(class, e.Name()); noDevice == nil && noPartition != nil && err == nil && n > 0 {
+			names = append(names, fmt.Sprintf("/dev/%s (%d MiB)", e.Name(), n>>20))
+		}
+	}
+
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+
+	return names, nil
+}
+
+// all reads the partitions of all disks, by their labels.
+func all(class string) (map[string]map[string]Partition, error) {
+	entries, err := os.ReadDir(class)
+	if err != nil {
+		return nil, err
 	}
 
 	disks := map[string]map[string]Partition{}
@@ -72,21 +129,7 @@ func Find(class string) (System, error) {
 		}
 	}
 
-	var names []string
-
-	for name, partitions := range disks {
-		if _, ok := partitions[layout.META]; ok {
-			names = append(names, name)
-		}
-	}
-
-	if len(names) == 0 {
-		return System{}, ErrNone
-	}
-
-	slices.Sort(names)
-
-	return System{Name: names[0], Partitions: disks[names[0]], Others: names[1:]}, nil
+	return disks, nil
 }
 
 // partition reads a device's uevent file: KEY=value lines with DEVNAME, and PARTN and PARTNAME (the GPT name) of a partition.
