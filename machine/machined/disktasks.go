@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -25,7 +26,9 @@ const (
 	stateDir    = "/system/state"
 	varDir      = "/var"
 	overlayBase = "/var/system/overlays"
-	diskWait    = 30 * time.Second
+	// embeddedMeta is in the form of a META partition.
+	embeddedMeta = "/usr/local/etc/talos/meta"
+	diskWait     = 30 * time.Second
 	// mediumWait is for a machine started from a medium that only installs: there is no system disk most times, and should a slow
 	// one be missed, the installer sees what it holds.
 	mediumWait = 10 * time.Second
@@ -105,19 +108,27 @@ func (m *Machine) halt(ctx context.Context, s disk.System) error {
 	}
 }
 
-// readMeta shows META's values as resources. A damaged META is no reason not to boot.
+// readMeta shows META's values as resources. A damaged META is no reason not to boot. A machine without a disk has the values that
+// its image brought along, if any, and hands them on when it installs itself.
 func (m *Machine) readMeta(ctx context.Context) error {
+	from := m.disk.Partitions[layout.META].Device()
 	if m.diskless {
+		from = embeddedMeta
+	}
+
+	dev, err := os.Open(from)
+	if m.diskless && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
-	dev, err := os.Open(m.disk.Partitions[layout.META].Device())
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
 
 	values, err := meta.Parse(dev)
+	m.meta = values
+
 	if errors.Is(err, meta.ErrDamaged) {
 		m.log.Error("reading META", "error", err)
 

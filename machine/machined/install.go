@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/talos-factory/talos-factory/config"
+	"github.com/talos-factory/talos-factory/format/meta"
 	"github.com/talos-factory/talos-factory/machine/machined/containers"
 	"github.com/talos-factory/talos-factory/machine/machined/disk"
 	"github.com/talos-factory/talos-factory/machine/machined/mounts"
@@ -179,7 +181,7 @@ func (m *Machine) runInstaller(ctx context.Context, i *installation) error {
 	defer output.flush()
 
 	code, err := m.containers.Run(ctx, containers.Job{
-		Namespace: containers.System, Image: i.image, Args: installerArguments(i.config.Machine.Install),
+		Namespace: containers.System, Image: i.image, Args: installerArguments(i.config.Machine.Install, m.meta),
 		Privileged: true, HostDev: true, Stdout: output, Stderr: output,
 	})
 	if err != nil {
@@ -193,10 +195,14 @@ func (m *Machine) runInstaller(ctx context.Context, i *installation) error {
 	return nil
 }
 
-func installerArguments(i config.Install) []string {
+func installerArguments(i config.Install, values meta.Values) []string {
 	args := []string{installerProgram, "install", "--disk", i.Disk}
 	for _, a := range i.ExtraKernelArgs {
 		args = append(args, "--extra-kernel-arg="+a)
+	}
+
+	for _, tag := range slices.Sorted(maps.Keys(values)) {
+		args = append(args, fmt.Sprintf("--meta=%#x=%s", uint32(tag), values[tag]))
 	}
 
 	if i.Wipe {

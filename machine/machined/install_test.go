@@ -16,19 +16,21 @@ import (
 	"github.com/talos-factory/talos-factory/api/machine"
 	"github.com/talos-factory/talos-factory/config"
 	"github.com/talos-factory/talos-factory/config/generate"
+	"github.com/talos-factory/talos-factory/format/meta"
 	"github.com/talos-factory/talos-factory/machine/state"
 )
 
 func TestInstallerArguments(t *testing.T) {
 	for _, tt := range []struct {
 		install config.Install
+		meta    meta.Values
 		want    string
 	}{
-		{config.Install{Disk: "/dev/vdb"}, "--disk /dev/vdb"},
-		{config.Install{Disk: "/dev/vdb", Wipe: true}, "--disk /dev/vdb --force --zero"},
-		{config.Install{Disk: "/dev/vdb", ExtraKernelArgs: []string{"-quiet", "a=b"}}, "--disk /dev/vdb --extra-kernel-arg=-quiet --extra-kernel-arg=a=b"},
+		{config.Install{Disk: "/dev/vdb"}, meta.Values{0x0c: []byte("a b"), 0x0a: []byte("x")}, "--disk /dev/vdb --meta=0xa=x --meta=0xc=a b"},
+		{config.Install{Disk: "/dev/vdb", Wipe: true}, nil, "--disk /dev/vdb --force --zero"},
+		{config.Install{Disk: "/dev/vdb", ExtraKernelArgs: []string{"-quiet", "a=b"}}, nil, "--disk /dev/vdb --extra-kernel-arg=-quiet --extra-kernel-arg=a=b"},
 	} {
-		if got := strings.Join(installerArguments(tt.install), " "); got != "/bin/installer install "+tt.want {
+		if got := strings.Join(installerArguments(tt.install, tt.meta), " "); got != "/bin/installer install "+tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

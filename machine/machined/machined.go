@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/talos-factory/talos-factory/config"
+	"github.com/talos-factory/talos-factory/format/meta"
 	"github.com/talos-factory/talos-factory/machine/machined/boot"
 	"github.com/talos-factory/talos-factory/machine/machined/containers"
 	"github.com/talos-factory/talos-factory/machine/machined/disk"
@@ -54,6 +55,7 @@ type Machine struct {
 	// Belong to the boot's goroutine.
 	disk     disk.System
 	diskless bool
+	meta     meta.Values
 	identity persist.Identity
 	pending  *installation // to be installed; nil: nothing
 
