@@ -32,6 +32,9 @@ type merge struct {
 	entries map[string]*entry // by clean path without a leading slash
 	spool   *os.File
 	size    int64
+
+	// What the layer that is being read takes away of those below: a path and all below it, or only what is below it.
+	gone, emptied map[string]bool
 }
 
 // entry is a file of the merged image.
@@ -43,7 +46,9 @@ type entry struct {
 	layer    int    // that it came from
 }
 
-func newMerge() *merge { return &merge{entries: map[string]*entry{}} }
+func newMerge() *merge {
+	return &merge{entries: map[string]*entry{}, gone: map[string]bool{}, emptied: map[string]bool{}}
+}
 
 func (m *merge) close() {
 	if m.spool != nil {
@@ -67,6 +72,7 @@ func (m *merge) layer(l layer) (err error) {
 	if err := m.tar(tar.NewReader(r), l.number); err != nil {
 		return err
 	}
+	m.takeAway(l.number)
 	// What follows the archive's end belongs to the layer's digest, too.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
@@ -120,9 +126,9 @@ func (m *merge) tar(r *tar.Reader, number int) error {
 		switch {
 		case name == ".":
 		case base == opaque:
-			m.remove(path.Clean(dir)+"/", number)
+			m.emptied[path.Clean(dir)] = true
 		case strings.HasPrefix(base, whiteout):
-			m.remove(dir+strings.TrimPrefix(base, whiteout), number)
+			m.gone[dir+strings.TrimPrefix(base, whiteout)] = true
 		default:
 			if err := m.add(name, h, r, number); err != nil {
 				return err
@@ -140,17 +146,28 @@ func inside(name string) (string, error) {
 	return clean, nil
 }
 
-// remove takes away what lower layers have at a path and below it; only below it if the path ends with a slash.
-func (m *merge) remove(name string, number int) {
-	dir := strings.TrimSuffix(name, "/") + "/"
-	if dir == "./" {
-		dir = ""
-	}
+// takeAway removes what the layer has taken away of lower ones. It is done once a layer: an image may have a million
+// files, and as many whiteouts.
+func (m *merge) takeAway(number int) {
 	for p, e := range m.entries {
-		if e.layer < number && (p == name || strings.HasPrefix(p, dir)) {
+		if e.layer < number && m.takenAway(p) {
 			delete(m.entries, p)
 		}
 	}
+	clear(m.gone)
+	clear(m.emptied)
+}
+
+func (m *merge) takenAway(p string) bool {
+	if m.gone[p] {
+		return true
+	}
+	for p != "." {
+		if p = path.Dir(p); m.gone[p] || m.emptied[p] {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *merge) add(name string, h *tar.Header, r io.Reader, number int) error {
@@ -183,8 +200,8 @@ func (m *merge) add(name string, h *tar.Header, r io.Reader, number int) error {
 	default:
 		return fmt.Errorf("cannot accept /%s: it is a %s", name, kindName(h.Typeflag))
 	}
-	if old := m.entries[name]; old != nil && old.kind == tar.TypeDir && e.kind != tar.TypeDir {
-		m.remove(name+"/", number+1)
+	if e.kind != tar.TypeDir {
+		m.emptied[name] = true
 	}
 	if m.entries[name] = e; len(m.entries) > maxEntries {
 		return fmt.Errorf("cannot accept more than %d files", maxEntries)
