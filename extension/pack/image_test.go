@@ -171,12 +171,12 @@ func TestLoadMergesLayers(t *testing.T) {
 	img := newImage(t, "amd64", hello(
 		dir("rootfs/lib"), dir("rootfs/lib/firmware"), file{name: "rootfs/lib/firmware/b.bin", text: "old"},
 		file{name: "rootfs/usr/local/gone/x", text: "x"}, file{name: "rootfs/usr/local/opaque/lower", text: "x"},
-		file{name: "rootfs/usr/local/single", text: "x"}, file{name: "rootfs/usr/local/empty"},
+		file{name: "rootfs/usr/local/single", text: "x"}, file{name: "rootfs/usr/local/was/dir", text: "x"}, file{name: "rootfs/usr/local/empty"},
 		file{name: "rootfs/usr/local/bin/tool", text: "program", mode: 0o755},
 	), []file{
 		{name: "./rootfs/usr/lib/firmware/a.bin", text: "a"}, {name: "rootfs/lib/firmware/b.bin", text: "new"},
 		{name: "rootfs/usr/local/.wh.gone"}, {name: "rootfs/usr/local/opaque/upper", text: "u"}, {name: "rootfs/usr/local/opaque/.wh..wh..opq"},
-		{name: "rootfs/usr/local/.wh.single"}, {name: "/rootfs/usr/local/bin/same", text: "rootfs/usr/local/bin/tool", kind: tar.TypeLink},
+		{name: "rootfs/usr/local/.wh.single"}, {name: "rootfs/usr/local/was", text: "file"}, {name: "/rootfs/usr/local/bin/same", text: "rootfs/usr/local/bin/tool", kind: tar.TypeLink},
 		{name: "rootfs/usr/local/bin/link", text: "../lib/x", kind: tar.TypeSymlink}, {name: "rootfs/sbin", text: "usr/sbin", kind: tar.TypeSymlink},
 		{name: "rootfs/usr/local/lib/containers/c/etc/mtab", text: "/proc/mounts", kind: tar.TypeSymlink},
 		{name: "rootfs/usr", mode: 0o700, kind: tar.TypeDir}, dir("rootfs/var"), {name: "rootfs/usr/local/x", text: "x", xattr: "user.note"},
@@ -203,6 +203,7 @@ func TestLoadMergesLayers(t *testing.T) {
 2 777 usr/local/lib/containers/c/etc/mtab /proc/mounts
 5 755 usr/local/opaque/ 
 0 644 usr/local/opaque/upper u
+0 644 usr/local/was file
 0 644 usr/local/x x
 `
 	if diff := cmp.Diff(want, listing(t, opts.Store, ext.Tree)); diff != "" {

@@ -84,6 +84,8 @@ func (p *layoutParts) layer(_ context.Context, d v1.Descriptor) (func() (io.Read
 	return func() (io.ReadCloser, error) { return p.open(blobPath(d.Digest)) }, nil
 }
 
+func (p *layoutParts) expect([]v1.Descriptor) {}
+
 // openTarball opens an archive of a layout, or what docker save writes.
 func openTarball(name, arch string) (*image, error) {
 	f, err := os.Open(name)

@@ -23,6 +23,7 @@ const maxDocument = 4 << 20
 type parts interface {
 	document(ctx context.Context, d v1.Descriptor) ([]byte, error)
 	layer(ctx context.Context, d v1.Descriptor) (func() (io.ReadCloser, error), error)
+	expect(layers []v1.Descriptor) // said before the first layer
 }
 
 // maxNesting is of indexes in indexes: an image layout's own index, one of platforms, and one more.
@@ -121,6 +122,7 @@ func assemble(ctx context.Context, p parts, text []byte) (*image, error) {
 		return nil, err
 	}
 	img := &image{digest: build.Sum(text), arch: config.Architecture}
+	p.expect(m.Layers)
 	for i, d := range m.Layers {
 		open, err := p.layer(ctx, d)
 		if err != nil {

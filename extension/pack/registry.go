@@ -56,6 +56,7 @@ type puller struct {
 	remote *remote.Puller // made when first needed
 	name   string         // of the vertex of the progress display, once there is one
 	got    int64
+	total  int64 // 0 until it is known
 }
 
 func (p *puller) pull(ctx context.Context) (*image, error) {
@@ -137,7 +138,7 @@ func (p *puller) layer(ctx context.Context, d v1.Descriptor) (func() (io.ReadClo
 				return &brokenError{d.Digest.String(), err}
 			}
 			before := p.got
-			err = p.opts.Store.PutExact(io.TeeReader(body, progress{p, d.Size}), want)
+			err = p.opts.Store.PutExact(io.TeeReader(body, progress{p}), want)
 			if err = errors.Join(err, body.Close()); err != nil {
 				p.got = before
 				return &brokenError{d.Digest.String(), err}
@@ -149,6 +150,15 @@ func (p *puller) layer(ctx context.Context, d v1.Descriptor) (func() (io.ReadClo
 		}
 	}
 	return func() (io.ReadCloser, error) { return p.opts.Store.Open(sum) }, nil
+}
+
+func (p *puller) expect(layers []v1.Descriptor) {
+	p.total = p.got
+	for _, d := range layers {
+		if sum, err := digest(d.Digest); err == nil && !p.opts.Store.Has(build.Blob{Digest: sum, Size: d.Size}) {
+			p.total += d.Size
+		}
+	}
 }
 
 // brokenError is of a blob that came, but not whole or not as it should be.
@@ -259,10 +269,7 @@ func oneLine(err error) error {
 }
 
 // progress counts what comes of a blob.
-type progress struct {
-	p     *puller
-	total int64
-}
+type progress struct{ p *puller }
 
 func (c progress) Write(b []byte) (int, error) {
 	c.p.got += int64(len(b))
@@ -279,7 +286,7 @@ func (p *puller) emit(state build.State, err error) {
 		p.name = "pull " + p.ref.String()
 		p.opts.Progress.Event(build.Event{Time: time.Now(), Kind: build.KindFetch, Name: p.name, State: build.Started})
 	}
-	p.opts.Progress.Event(build.Event{Time: time.Now(), Kind: build.KindFetch, Name: p.name, State: state, Current: p.got, Err: err})
+	p.opts.Progress.Event(build.Event{Time: time.Now(), Kind: build.KindFetch, Name: p.name, State: state, Current: p.got, Total: p.total, Err: err})
 }
 
 func (p *puller) done(err error) { p.emit(build.Done, err) }

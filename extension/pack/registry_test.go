@@ -98,7 +98,7 @@ func TestPull(t *testing.T) {
 	if first.Digest != digest {
 		t.Errorf("loaded %s, want %s", first.Digest, digest)
 	}
-	if n := len(seen.list); n < 3 || seen.list[0].State != build.Started || seen.list[n-1].State != build.Done || seen.list[n-1].Current == 0 {
+	if n := len(seen.list); n < 3 || seen.list[0].State != build.Started || seen.list[n-1].State != build.Done || seen.list[n-1].Current == 0 || seen.list[n-1].Current != seen.list[n-1].Total {
 		t.Errorf("progress was %+v", seen.list)
 	}
 
