@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return nil
 	}
 	if args[0] != "install" {
-		return fmt.Errorf("cannot %s: there is one command, install\nhint: installer install --disk /dev/...", args[0])
+		return fmt.Errorf("cannot %s: there is one command, install\nhint: installer install --disk /dev/sda", args[0])
 	}
 	return install(ctx, args[1:], stdout)
 }
@@ -68,7 +68,7 @@ func install(ctx context.Context, args []string, stdout io.Writer) error {
 	case flags.NArg() > 0:
 		return fmt.Errorf("cannot use %q: everything is said by flags\nhint: installer install --disk %s", flags.Arg(0), flags.Arg(0))
 	case i.Target == "":
-		return errors.New("cannot install: no disk is named\nhint: installer install --disk /dev/...")
+		return errors.New("cannot install: no disk is named\nhint: installer install --disk /dev/sda")
 	}
 	if dryRun {
 		for n, step := range i.Steps() {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -158,13 +159,13 @@ func (m *Machine) awaitContainerd(ctx context.Context, _ *installation) error {
 	return m.supervisor.Await(ctx, supervisor.Up, "containerd")
 }
 
-// pullInstaller tries a few times: the network may have come up just now.
+// pullInstaller tries a few times: the network may have come up just now. An image that is not there does not come.
 func (m *Machine) pullInstaller(ctx context.Context, i *installation) (err error) {
 	m.containers.SetRegistries(i.config.Machine.Registries)
 
 	for try := 1; ; try++ {
 		i.image, err = m.containers.PullToRun(ctx, containers.System, i.config.Machine.Install.Image)
-		if err == nil || try == pullTries {
+		if err == nil || errdefs.IsNotFound(err) || try == pullTries {
 			return err
 		}
 

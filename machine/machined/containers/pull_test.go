@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -51,6 +52,10 @@ func TestPullFromMirror(t *testing.T) {
 	wrong := "images.invalid/hello@sha256:" + strings.Repeat("0", 64)
 	if _, err := c.PullToRun(t.Context(), System, wrong); err == nil {
 		t.Error("pulled an image of another digest")
+	}
+
+	if _, err := c.PullToRun(t.Context(), System, "images.invalid/nothing:v1"); !errdefs.IsNotFound(err) {
+		t.Errorf("an image that is not there: got %v", err)
 	}
 
 	server.Close()
