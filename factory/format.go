@@ -1,12 +1,15 @@
 package factory
 
 import (
+	gotar "archive/tar"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/format/qcow2"
+	"github.com/talos-factory/talos-factory/format/splice"
+	"github.com/talos-factory/talos-factory/format/tar"
 	"github.com/talos-factory/talos-factory/format/vhd"
 	"github.com/talos-factory/talos-factory/profiles"
 )
@@ -41,12 +44,33 @@ func (o *order) format(ctx context.Context, raw *extent.Plan) (*extent.Plan, err
 }
 
 func (o *order) compress(ctx context.Context, plan *extent.Plan) (*extent.Plan, error) {
+	s := splice.Splicer{Source: Blobs(o.engine.Store), Cache: pieces{o.engine.Store}}
 	switch o.profile.Output.Compression {
 	case profiles.None, "":
 		return plan, nil
+	case profiles.Zstd:
+		return s.Zstd(ctx, plan)
+	case profiles.Gzip:
+		return s.Gzip(ctx, plan)
+	case profiles.TarGz:
+		archive, err := tar.Plan([]tar.File{{Path: gcpDisk, Mode: 0o644, Content: plan}}, tar.Options{Format: gotar.FormatGNU, Time: epoch})
+		if err != nil {
+			return nil, err
+		}
+		return s.Gzip(ctx, archive)
+	case profiles.XZ:
+		tools, err := o.release.Tree("xz")
+		if err != nil {
+			return nil, err
+		}
+		return splice.XZ(ctx, plan, xzTool{engine: o.engine, tools: tools, host: o.release.host})
 	}
 	return nil, fmt.Errorf("internal error: no compressor")
 }
+
+// gcpDisk is the name that Compute Engine expects in the archive
+// (cloud.google.com/compute/docs/import/import-existing-image, "Compress the disk image").
+const gcpDisk = "disk.raw"
 
 // epoch is the time that artifacts carry: of the release, not of the clock. A release has no date of its own; this is the
 // earliest that FAT can say, as on the partitions.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
-	"github.com/talos-factory/talos-factory/format/meta"
 	"github.com/talos-factory/talos-factory/kernel/cmdline"
 	"github.com/talos-factory/talos-factory/profiles"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
@@ -113,6 +112,8 @@ func (o *order) plan(ctx context.Context) ([]File, error) {
 		return o.pxe()
 	case profiles.Image:
 		return o.image(ctx)
+	case profiles.ISO:
+		return o.one(o.iso())
 	}
 	return nil, fmt.Errorf("internal error: no plan for output kind %q", o.profile.Output.Kind)
 }
@@ -149,13 +150,22 @@ func (o *order) disk() (*extent.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := meta.Values{}
-	for _, v := range o.profile.Customization.Meta {
-		values[meta.Tag(v.Key)] = []byte(v.Value)
-	}
 	return assembly.Disk{
-		Parts: o.parts, Boot: o.boot, UKI: uki, Meta: values, Layout: layout, SectorSize: o.profile.Output.SectorSize,
+		Parts: o.parts, Boot: o.boot, UKI: uki, Meta: o.metaValues(), Layout: layout, SectorSize: o.profile.Output.SectorSize,
 	}.Plan()
+}
+
+// iso plans the ISO. With Secure Boot there is no way to start it by BIOS.
+func (o *order) iso() (*extent.Plan, error) {
+	uki, err := assembly.UKI(o.parts, o.boot)
+	if err != nil {
+		return nil, fmt.Errorf("planning UKI: %w", err)
+	}
+	parts := o.parts
+	if o.profile.SecureBoot {
+		parts.GRUBHybrid, parts.GRUBElTorito = nil, nil
+	}
+	return assembly.ISO{Parts: parts, Boot: o.boot, UKI: uki, Time: epoch}.Plan()
 }
 
 func writable(dir string) error {
