@@ -313,13 +313,13 @@ func TestXZAsksOnce(t *testing.T) {
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	f.Add([]byte{1, 0, 10, 2, 0, 200, 3, 9, 9})
-	f.Add([]byte{0, 255, 255, 1, 128, 0, 2, 1, 0})
+	f.Add([]byte{1, 0, 10, 2, 0, 200, 3, 9, 9, 4, 0, 0})
+	f.Add([]byte{0, 255, 255, 1, 128, 0, 2, 1, 0, 4, 1, 1, 3, 255, 255})
+	m, blob := extent.Memory{}, random(9, 1<<20+4097)
+	s, cache := splicer(m) // one for all, so that what was made for one plan is used for others
 	f.Fuzz(func(t *testing.T, program []byte) {
-		m := extent.Memory{}
-		p, want := planned(m, program)
+		p, want := planned(m, blob, program)
 		for _, c := range codecs()[:2] {
-			s, cache := splicer(m)
 			out, err := c.encode(t.Context(), s, p)
 			if err != nil {
 				t.Fatal(err)
@@ -340,35 +340,37 @@ func FuzzRoundTrip(f *testing.F) {
 }
 
 // planned makes a plan of three bytes an extent - its kind and its length - and the file that it is.
-func planned(m extent.Memory, program []byte) (*extent.Plan, []byte) {
-	blob := random(9, 1<<20+4097)
+func planned(m extent.Memory, blob, program []byte) (*extent.Plan, []byte) {
 	stored := m.Add(blob)
-	type step struct{ kind, n int }
-	var steps []step
-	size := 0
-	for ; len(program) >= 3 && len(steps) < 12; program = program[3:] {
-		s := step{int(program[0]) % 4, (int(program[1])<<8 | int(program[2])) * 9}
-		steps = append(steps, s)
-		size += s.n
-	}
-	p, want := extent.New(int64(size)), make([]byte, size)
-	off := 0
-	for _, s := range steps {
-		switch s.kind {
+	p, want := extent.New(16<<20), []byte(nil)
+	for i := 0; len(program) >= 3 && i < 8; i++ {
+		off, n := int64(len(want)), (int(program[1])<<8|int(program[2]))*3
+		part := blob[:n]
+		switch program[0] % 5 {
+		case 0:
+			part = make([]byte, n)
 		case 1:
-			p.PutBytes(int64(off), blob[:s.n])
-			copy(want[off:], blob[:s.n])
+			p.PutBytes(off, part)
 		case 2:
-			p.PutRange(int64(off), stored, 0, int64(s.n))
-			copy(want[off:], blob[:s.n])
+			p.PutRange(off, stored, 0, int64(n))
 		case 3:
-			from := len(blob) - s.n
-			p.PutRange(int64(off), stored, int64(from), int64(s.n))
-			copy(want[off:], blob[from:])
+			part = blob[len(blob)-n:]
+			p.PutRange(off, stored, int64(len(blob)-n), int64(n))
+		case 4:
+			part = blob
+			p.PutBlob(off, stored)
 		}
-		off += s.n
+		want, program = append(want, part...), program[3:]
 	}
-	return p, want
+	exact := extent.New(int64(len(want)))
+	for _, e := range p.Extents() {
+		if e.Literal != nil {
+			exact.PutBytes(e.Off, e.Literal)
+		} else {
+			exact.PutRange(e.Off, e.Blob, e.BlobOff, e.Len)
+		}
+	}
+	return exact, want
 }
 
 func BenchmarkWarm(b *testing.B) {
