@@ -57,13 +57,13 @@ var layers = map[string][]string{
 	"machine/trustd":    {"api", "config", "version", "machine/state"},
 	"machine/machined":  {"api", "config", "version", "machine/state", "machine/trustclient", "format", "profiles/disk", "kernel/cmdline", "kernel/kspp", "extension"},
 	"machine":           {"api", "config", "version"},
-	"cmd/factory":       {"build", "pkgs", "kernel", "rootfs", "initramfs", "profiles", "factory", "version"},
+	"cmd/factory":       {"build", "installer", "format", "extension", "pkgs", "kernel", "rootfs", "initramfs", "profiles", "factory", "version"},
 	"cmd/stub":          {"build"},
 	"cmd/init":          {},
 	"cmd/installer":     {"installer", "format"},
 	"cmd/machined":      {"machine"},
 	"cmd/talosctl":      {"api", "config", "version"},
-	"e2e":               {"build", "pkgs", "factory", "rootfs", "format"},
+	"e2e":               {"build", "extension", "installer", "profiles", "pkgs", "factory", "rootfs", "format"},
 }
 
 func TestLayers(t *testing.T) {
@@ -137,6 +137,28 @@ func ourImports(t *testing.T, path string) []string {
 		}
 	}
 	return ours
+}
+
+// TestNoClockNoChance: what makes artifacts looks at no clock and draws no lots, so that a year later it makes the same. Progress
+// may.
+func TestNoClockNoChance(t *testing.T) {
+	allowed := map[string]string{
+		"extension/pack/registry.go": "progress events have a time",
+	}
+	forbidden := regexp.MustCompile(`\btime\.(Now|Since)\(|"math/rand|"crypto/rand"`)
+	for _, path := range goFiles(t) {
+		top, _, _ := strings.Cut(filepath.ToSlash(path), "/")
+		if !slices.Contains([]string{"extension", "factory", "format", "initramfs", "installer", "kernel", "profiles", "rootfs"}, top) || allowed[path] != "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := forbidden.Find(text); found != nil {
+			t.Errorf("%s: artifacts would depend on %s", path, found)
+		}
+	}
 }
 
 // TestNamesNoHost: where this host installs from is the host's affair. The forbidden names are read from it.

@@ -58,7 +58,7 @@ type Description struct {
 
 // Describe makes the release's parts and lists them. All of them are in the store then.
 func (r *Release) Describe(ctx context.Context, engine *build.Engine) (Description, error) {
-	parts, err := r.blobs(ctx, engine, append(r.Steps(), r.Installer)...)
+	parts, err := r.blobs(ctx, engine, append(r.Steps(), r.Program)...)
 	if err != nil {
 		return Description{}, err
 	}

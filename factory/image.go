@@ -48,6 +48,15 @@ func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Pr
 
 // Plan makes the release's parts and plans the profile's files.
 func (r *Release) Plan(ctx context.Context, engine *build.Engine, p profiles.Profile) ([]File, error) {
+	o, err := r.order(ctx, engine, p)
+	if err != nil {
+		return nil, err
+	}
+	return o.plan(ctx)
+}
+
+// order checks a profile and makes what its files are planned from.
+func (r *Release) order(ctx context.Context, engine *build.Engine, p profiles.Profile) (*order, error) {
 	if p.Version != "" && p.Version != r.Version {
 		return nil, fmt.Errorf("cannot build profile %q, which wants version %s: the release is %s", p.Name, p.Version, r.Version)
 	}
@@ -63,10 +72,8 @@ func (r *Release) Plan(ctx context.Context, engine *build.Engine, p profiles.Pro
 	if err := o.customize(ctx); err != nil {
 		return nil, err
 	}
-	if o.parts, err = r.Parts(ctx, engine); err != nil {
-		return nil, err
-	}
-	return o.plan(ctx)
+	o.parts, err = r.Parts(ctx, engine)
+	return o, err
 }
 
 // maxCmdline is the kernel's COMMAND_LINE_SIZE, less the final NUL (Linux arch/{x86,arm64}/include/.../setup.h). What is longer the
@@ -114,6 +121,8 @@ func (o *order) plan(ctx context.Context) ([]File, error) {
 		return o.image(ctx)
 	case profiles.ISO:
 		return o.one(o.iso())
+	case profiles.Installer:
+		return o.one(o.packInstaller(ctx))
 	}
 	return nil, fmt.Errorf("internal error: no plan for output kind %q", o.profile.Output.Kind)
 }

@@ -37,7 +37,10 @@ type Release struct {
 	Version string
 	BuildID string // hash of everything the kernel and the root are made of
 
-	Kernel, Loaders, Init, Root, Installer *build.Step // nil in a release that was opened
+	Kernel, Loaders, Init, Root, Program *build.Step // Program is the installer; nil in a release that was opened
+
+	// Pack packs installers; nil where none are wanted.
+	Pack Packer
 
 	lock  *pkgs.Lock
 	host  string
@@ -82,7 +85,7 @@ func (r *Release) describe(checkout string, recipes *pkgs.Recipes) (err error) {
 	if r.Init, err = r.lock.CommandStep(checkout, "./cmd/init", r.Arch); err != nil {
 		return err
 	}
-	if r.Installer, err = r.lock.CommandStep(checkout, "./cmd/installer", r.Arch); err != nil {
+	if r.Program, err = r.lock.CommandStep(checkout, "./cmd/installer", r.Arch); err != nil {
 		return err
 	}
 	machined, err := r.lock.CommandStep(checkout, "./cmd/machined", r.Arch)

@@ -94,11 +94,16 @@ func (p Profile) checkDisk() (faults []error) {
 	return faults
 }
 
+// BIOS says whether disks boot by BIOS, too.
+func (p Profile) BIOS() bool {
+	return p.Arch == "amd64" && !p.SecureBoot && p.Output.SectorSize != 4096 && p.Bootloader != SystemdBoot
+}
+
 // Layout is what the disk of an image is divided into.
 func (p Profile) Layout() (disk.Layout, error) {
-	l := disk.Metal()
-	if p.SecureBoot || p.Output.SectorSize == 4096 || p.Bootloader == SystemdBoot || p.Arch != "amd64" {
-		l = disk.UEFI()
+	l := disk.UEFI()
+	if p.BIOS() {
+		l = disk.Metal()
 	}
 	if p.Output.DiskSize == 0 {
 		return l, nil

@@ -28,6 +28,7 @@ type buildFlags struct {
 	noCaches bool
 	toStdout bool
 	release  string
+	push     string
 }
 
 func buildCommand(opts *options) *cobra.Command {
@@ -43,6 +44,7 @@ nothing that was finished.`,
   factory build aws --disk-size 20GiB --compression xz
   factory build machine.yaml --json
   factory build metal --release registry.example/talos-factory/release:v0.1.0
+  factory build installer --push registry.example/installer:v0.1.0
   factory build metal --output-kind uki --tar-to-stdout | tar -x
   factory build metal --only kernel        # one step, with what it needs`,
 		Args: exactly(1),
@@ -51,13 +53,15 @@ nothing that was finished.`,
 	f.profile.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.output, "output", "_out", "folder the files are written to")
 	cmd.Flags().StringVar(&f.release, "release", "", "build from a release that was pushed or exported, a `REF` or folder, instead of a checkout")
+	cmd.Flags().StringVar(&f.push, "push", "", "push an installer to a registry, as `REF`, and write no file")
 	cmd.Flags().StringVar(&f.only, "only", "", "run one step, with what it needs, and write no file")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&f.noCaches, "no-caches", false, "run steps without their mutable caches, as a release build does")
 	cmd.Flags().BoolVar(&f.toStdout, "tar-to-stdout", false, "write the files as a tar archive to standard output instead")
 	cmd.MarkFlagsMutuallyExclusive("release", "only")
 	cmd.MarkFlagsMutuallyExclusive("tar-to-stdout", "output")
-	cmd.MarkFlagsMutuallyExclusive("tar-to-stdout", "json")
+	cmd.MarkFlagsMutuallyExclusive("tar-to-stdout", "json", "push")
+	cmd.MarkFlagsMutuallyExclusive("push", "output")
 	return cmd
 }
 
@@ -89,6 +93,9 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 	}
 	if step != nil {
 		return buildOnly(cmd, s, step)
+	}
+	if f.push != "" {
+		return push(cmd, s, release, profile, f.push)
 	}
 	if f.toStdout {
 		return writeTar(cmd, s, release, profile)
@@ -130,7 +137,7 @@ func oneLine(err error) error {
 func findStep(release *factory.Release, name string) (*build.Step, error) {
 	var names []string
 	var found *build.Step
-	err := build.Walk(append(release.Steps(), release.Installer), func(s *build.Step) error {
+	err := build.Walk(append(release.Steps(), release.Program), func(s *build.Step) error {
 		names = append(names, s.Name)
 		if s.Name == name || s.Name == name+" "+release.Arch {
 			found = s

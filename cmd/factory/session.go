@@ -63,6 +63,7 @@ func (o *options) release(arch string) (*factory.Release, error) {
 		return nil, err
 	}
 	o.configure(release.Lock().Fetcher)
+	release.Pack = packInstaller
 	return release, nil
 }
 
@@ -73,6 +74,7 @@ func (o *options) openRelease(ctx context.Context, engine *build.Engine, ref, ar
 		return nil, withHint(err, "factory release push REF makes one, factory release show REF shows what is in it")
 	}
 	o.configure(release.Lock().Fetcher)
+	release.Pack = packInstaller
 	return release, nil
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/talos-factory/talos-factory/build"
+	"github.com/talos-factory/talos-factory/factory"
+	"github.com/talos-factory/talos-factory/format/extent"
+	"github.com/talos-factory/talos-factory/installer/image"
+	"github.com/talos-factory/talos-factory/profiles"
+)
+
+// sourceURL is where people find what an installer was built from.
+const sourceURL = "https://github.com/talos-factory/talos-factory"
+
+func installerImage(i factory.Installer) (*image.Image, error) {
+	return image.New(image.Content{
+		Parts: i.Parts, Boot: i.Boot, UKI: i.UKI, BuildID: i.BuildID, Platform: i.Profile.Platform, BIOS: i.BIOS,
+		Program: i.Program, Created: i.Created, SourceURL: sourceURL,
+	}, image.Tools{Source: i.Source, Sum: i.Sum, Gzip: i.Gzip})
+}
+
+// packInstaller makes an installer container one file that docker load takes.
+func packInstaller(i factory.Installer) (*extent.Plan, error) {
+	img, err := installerImage(i)
+	if err != nil {
+		return nil, err
+	}
+	return img.Archive()
+}
+
+// push packs an installer and puts it into a registry.
+func push(cmd *cobra.Command, s *session, release *factory.Release, profile profiles.Profile, ref string) error {
+	if profile.Output.Kind != profiles.Installer {
+		return withHint(fmt.Errorf("cannot push output kind %s: a registry takes installers", profile.Output.Kind), "factory build installer --push %s", ref)
+	}
+	content, err := release.Installer(cmd.Context(), s.engine, profile)
+	if err != nil {
+		return err
+	}
+	img, err := installerImage(content)
+	if err != nil {
+		return err
+	}
+	name := "push " + ref
+	event := func(state build.State, done, total int64, err error) {
+		s.display.Event(build.Event{Kind: build.KindFetch, Name: name, State: state, Current: done, Total: total, Err: err})
+	}
+	event(build.Started, 0, 0, nil)
+	pinned, err := image.Push(cmd.Context(), ref, img, image.PushOptions{
+		Progress: func(done, total int64) { event(build.Counted, done, total, nil) },
+	})
+	event(build.Done, 0, 0, err)
+	if err != nil {
+		return pushHint(err)
+	}
+	if err := s.display.Close(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\npushed    %s\nversion   %s, build %s\n", pinned, release.Version, release.BuildID)
+	return err
+}
+
+// pushHint takes the hint out of an error's text, where it has one.
+func pushHint(err error) error {
+	text, hint, ok := strings.Cut(err.Error(), "\nhint: ")
+	if !ok {
+		return err
+	}
+	return withHint(fmt.Errorf("%s", text), "%s", strings.Join(slices.Collect(strings.Lines(hint)), " "))
+}
