@@ -88,6 +88,7 @@ func (m *machine) installerConfig(image string) string {
 }
 
 var (
+	waiting       = regexp.MustCompile(`waiting for one in maintenance mode`)
 	installFailed = regexp.MustCompile(`cannot install error="(.*)"`)
 	installBegins = regexp.MustCompile(`installer:\s+1/\d+ read what this installer brings`)
 	installed     = regexp.MustCompile(`the system is installed: rebooting into it`)
@@ -102,6 +103,9 @@ func TestInstaller(t *testing.T) {
 
 	m := boot(t, vm.Machine{Firmware: vm.UEFI, Drives: drives})
 	m.maintenance()
+	if _, err := m.console.wait(waiting, 0, bootLimit); err != nil { // it has looked for a system disk until then
+		t.Fatal(err)
+	}
 	config := m.installerConfig(image)
 	m.refusesInstallations(config)
 	m.must(m.insecure("apply-config", "--file", config))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/format/meta"
+	"github.com/talos-factory/talos-factory/profiles/assembly"
 	layout "github.com/talos-factory/talos-factory/profiles/disk"
 )
 
@@ -153,6 +154,6 @@ func (w *work) plan(context.Context) error {
 	for _, p := range w.layout.Partitions {
 		w.say("      %-9s %5d MiB at %5d MiB, %s", p.Name, p.Size>>20, p.Start>>20, p.Content)
 	}
-	w.say("      kernel arguments: %s", w.source.boot.Cmdline)
+	w.say("      kernel arguments: %s", assembly.Cmdline(w.source.boot.Cmdline))
 	return nil
 }
