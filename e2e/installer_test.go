@@ -15,16 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/talos-factory/talos-factory/factory/vm"
+	"github.com/talos-factory/talos-factory/installer/image"
 	"github.com/talos-factory/talos-factory/profiles"
 )
 
-// serveInstaller builds the installer's image, as factory build installer does, and serves it from a registry on this
+// serveInstaller packs the installer's image, as factory build installer does, and serves it from a registry on this
 // host. It returns its name, by digest, as a machine sees it.
 func serveInstaller(t *testing.T) string {
 	t.Helper()
@@ -32,29 +30,24 @@ func serveInstaller(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	artifacts, err := release.Build(t.Context(), engine, profile, t.TempDir())
+	content, err := release.Installer(t.Context(), engine, profile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := tarball.ImageFromPath(artifacts[0].Path, nil)
+	img, err := image.New(image.Content{
+		Parts: content.Parts, Boot: content.Boot, UKI: content.UKI, BuildID: content.BuildID, Platform: profile.Platform, BIOS: content.BIOS,
+		Program: content.Program, Created: content.Created,
+	}, image.Tools{Source: content.Source, Sum: content.Sum, Gzip: content.Gzip})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir()))))
 	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	ref, err := name.ParseReference(host + "/installer:" + release.Version)
+	pushed, err := image.Push(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/installer:"+release.Version, img, image.PushOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(ref, img); err != nil {
-		t.Fatal(err)
-	}
-	digest, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Replace(host, "127.0.0.1", hostSeenFromMachine, 1) + "/installer:" + release.Version + "@" + digest.String()
+	return strings.Replace(pushed, "127.0.0.1", hostSeenFromMachine, 1)
 }
 
 // emptyDisk is a disk without anything on it.
@@ -157,14 +150,14 @@ func (m *machine) refusesInstallations(config string) {
 		return file
 	}
 	m.refused("/dev/vdz is no disk of this machine", m.insecure("apply-config", "--file", change("/dev/vda", "/dev/vdz")))
-	m.must(m.insecure("apply-config", "--file", change("/installer:", "/nothing:")))
+	m.must(m.insecure("apply-config", "--file", change("/installer@", "/nothing@")))
 	if _, err := m.console.wait(installFailed, 0, bootLimit); err != nil {
 		m.t.Fatalf("an image that is not there: %v", err)
 	}
 	dry := m.insecure("apply-config", "--dry-run", "--file", config)
 	m.eventually(serviceLimit, "maintenance mode", dry, func(string) bool { return true })
 	out, err := exec.Command(talosctlFile, dry...).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "the last installation failed") || !strings.Contains(string(out), "/nothing:") {
+	if err != nil || !strings.Contains(string(out), "the last installation failed") || !strings.Contains(string(out), "/nothing@") {
 		m.t.Errorf("the reason for the failure: got %s, %v", out, err)
 	}
 }
