@@ -1,6 +1,7 @@
 package installer_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,6 +15,14 @@ func record() installer.Record {
 		Version: "v1.2.3", BuildID: "0123", Arch: "amd64", Platform: "metal", BIOS: true,
 		Cmdline: []string{"console=ttyS0", `a="b c"`}, OSRelease: "ID=talos\nVERSION_ID=\"v1.2.3\"\n",
 	}
+}
+
+func Example() {
+	fmt.Println(installer.Path("amd64", installer.UKI))
+	fmt.Println(installer.OSVersion("ID=talos\nVERSION_ID=v1.2.3\n"))
+	// Output:
+	// amd64/vmlinuz.efi
+	// v1.2.3
 }
 
 func TestRecord(t *testing.T) {

@@ -433,6 +433,46 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+func FuzzHolds(f *testing.F) {
+	f.Add([]byte("XFSB"))
+	f.Add(append(make([]byte, 510), 0x55, 0xaa))
+	f.Fuzz(func(t *testing.T, disk []byte) {
+		if _, err := holds(bytes.NewReader(disk), int64(len(disk)), 512); err != nil {
+			t.Errorf("every disk can be looked at: %v", err)
+		}
+	})
+}
+
+// TestLargeSectors: no BIOS boots from sectors of 4096 bytes, so there is nothing for one.
+func TestLargeSectors(t *testing.T) {
+	r := newRelease(t)
+	c, err := openContent(r.source(t, nil), "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.dir.Close()
+	if err := c.hash(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.layout(4096).OfSize(3 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := c.plan(l, 4096, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := gpt.Read(plan.NewReader(c), plan.Size(), 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{layout.EFI: true, layout.BIOS: false, layout.BOOT: false, layout.STATE: true} {
+		if _, got := table.Find(name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestBlanksAndExtentsDoNotOverlap(t *testing.T) {
 	r := newRelease(t)
 	plan := r.image(t, layout.Metal(), 3<<30, r.boot, nil)

@@ -33,10 +33,9 @@ type Content struct {
 	Platform string
 	BIOS     bool // disks boot by BIOS, too
 
-	Program      *extent.Plan // the installer, a static program
-	Certificates *extent.Plan // a bundle of certificate authorities, or nil
-	Created      time.Time    // of the release
-	SourceURL    string       // where the source is, or ""
+	Program   *extent.Plan // the installer, a static program
+	Created   time.Time    // of the release
+	SourceURL string       // where the source is, or ""
 }
 
 // Tools are how plans are read, hashed and compressed. Whoever has a store remembers what the latter two found.

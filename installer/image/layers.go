@@ -28,9 +28,6 @@ func (c Content) layers(record []byte) []contents {
 		{Path: "usr/bin/installer", Mode: 0o755, Content: c.Program},
 		{Path: "bin", Mode: fs.ModeSymlink | 0o777, Link: "usr/bin"},
 	}
-	if c.Certificates != nil {
-		program = append(program, tar.File{Path: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Content: c.Certificates})
-	}
 	loaders := []tar.File{c.file(installer.SystemdBoot, extent.FromBytes(c.Parts.SystemdBoot))}
 	if !c.Signed {
 		loaders = append(loaders, c.file(installer.SystemdStub, extent.FromBytes(c.Parts.SystemdStub)))
