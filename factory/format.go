@@ -4,14 +4,18 @@ import (
 	gotar "archive/tar"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/talos-factory/talos-factory/format/extent"
+	"github.com/talos-factory/talos-factory/format/ova"
 	"github.com/talos-factory/talos-factory/format/qcow2"
 	"github.com/talos-factory/talos-factory/format/splice"
 	"github.com/talos-factory/talos-factory/format/tar"
 	"github.com/talos-factory/talos-factory/format/vhd"
+	"github.com/talos-factory/talos-factory/format/vmdk"
 	"github.com/talos-factory/talos-factory/profiles"
+	"github.com/talos-factory/talos-factory/version"
 )
 
 // image plans a disk in the format and with the compression that the profile asks for.
@@ -39,12 +43,46 @@ func (o *order) format(ctx context.Context, raw *extent.Plan) (*extent.Plan, err
 			kind = vhd.Fixed
 		}
 		return vhd.Plan(raw, vhd.Options{Kind: kind, Time: epoch})
+	case profiles.VMDK:
+		return vmdk.Plan(ctx, raw, o.profile.FileName(), o.splicer())
+	case profiles.OVA:
+		return o.ova(ctx, raw)
 	}
 	return nil, fmt.Errorf("internal error: no planner")
 }
 
+// ova wraps the disk in a description of a virtual machine, which asks for a configuration when it is deployed.
+func (o *order) ova(ctx context.Context, raw *extent.Plan) (*extent.Plan, error) {
+	machine := ova.Machine{
+		Name: strings.TrimSuffix(o.profile.FileName(), ".ova"), Product: version.Name, Version: o.release.Version,
+		SecureBoot: o.profile.SecureBoot, Time: epoch,
+		Properties: []ova.Property{{Key: "talos.config", Label: "Machine configuration", Description: "The machine configuration, in base64"}},
+	}
+	disk, err := vmdk.Plan(ctx, raw, machine.DiskName(), o.splicer())
+	if err != nil {
+		return nil, err
+	}
+	return ova.Plan(machine, ova.Disk{Image: disk, Capacity: raw.Size()}, o.sum(ctx))
+}
+
+// splicer compresses what is planned; pieces stay in the store.
+func (o *order) splicer() splice.Splicer {
+	return splice.Splicer{Source: Blobs(o.engine.Store), Cache: pieces{o.engine.Store}}
+}
+
+// sum hashes plans, and remembers.
+func (o *order) sum(ctx context.Context) func(*extent.Plan) ([32]byte, error) {
+	return func(plan *extent.Plan) ([32]byte, error) {
+		id, err := planID(plan)
+		if err != nil {
+			return [32]byte{}, err
+		}
+		return writer{o.engine.Store}.checksum(ctx, id, plan)
+	}
+}
+
 func (o *order) compress(ctx context.Context, plan *extent.Plan) (*extent.Plan, error) {
-	s := splice.Splicer{Source: Blobs(o.engine.Store), Cache: pieces{o.engine.Store}}
+	s := o.splicer()
 	switch o.profile.Output.Compression {
 	case profiles.None, "":
 		return plan, nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
-	"github.com/talos-factory/talos-factory/format/splice"
 	"github.com/talos-factory/talos-factory/profiles"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
 )
@@ -51,19 +50,13 @@ func (o *order) installer(ctx context.Context) (Installer, error) {
 	if err != nil {
 		return Installer{}, fmt.Errorf("planning UKI: %w", err)
 	}
-	splicer := splice.Splicer{Source: Blobs(o.engine.Store), Cache: pieces{o.engine.Store}}
+	splicer := o.splicer()
 	return Installer{
 		Profile: o.profile, Parts: o.parts, Boot: o.boot, UKI: uki, Program: extent.FromBlob(stored(program[installProg])),
 		BIOS: o.profile.BIOS(), BuildID: o.release.BuildID, Created: epoch,
 		Source: Blobs(o.engine.Store),
-		Sum: func(plan *extent.Plan) ([32]byte, error) {
-			id, err := planID(plan)
-			if err != nil {
-				return [32]byte{}, err
-			}
-			return writer{o.engine.Store}.checksum(ctx, id, plan)
-		},
-		Gzip: func(plan *extent.Plan) (*extent.Plan, error) { return splicer.Gzip(ctx, plan) },
+		Sum:    o.sum(ctx),
+		Gzip:   func(plan *extent.Plan) (*extent.Plan, error) { return splicer.Gzip(ctx, plan) },
 	}, nil
 }
 
