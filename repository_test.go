@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"profiles":          {"profiles/disk", "kernel/cmdline", "config/strict", "format/meta"},
 	"factory":           {"build", "pkgs", "config", "extension", "kernel", "rootfs", "initramfs", "profiles", "format", "version"},
 	"installer":         {"format", "profiles/disk", "profiles/assembly", "kernel/cmdline"},
-	"installer/image":   {"build", "installer", "format", "profiles/assembly"},
+	"installer/image":   {"build", "factory", "profiles", "installer", "format", "profiles/assembly"},
 	"machine/state":     {"api", "config", "version"},
 	"machine/apid":      {"api", "config", "version", "machine/state"},
 	"machine/trustd":    {"api", "config", "version", "machine/state"},

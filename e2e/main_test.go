@@ -1,4 +1,4 @@
-//go:build vm || long
+//go:build vm || long || bench
 
 // Package e2e holds the tests that boot images in QEMU. They get the image file and a firmware and nothing else.
 package e2e
@@ -11,6 +11,7 @@ import (
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/factory"
+	"github.com/talos-factory/talos-factory/installer/image"
 )
 
 // What all tests share. TestMain sets it.
@@ -52,6 +53,7 @@ func runTests(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	release.Pack = image.Pack
 	qemu, err = release.Tree("qemu")
 	if err != nil {
 		return 0, err

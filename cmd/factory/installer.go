@@ -9,29 +9,9 @@ import (
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/factory"
-	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/installer/image"
 	"github.com/talos-factory/talos-factory/profiles"
 )
-
-// sourceURL is where people find what an installer was built from.
-const sourceURL = "https://github.com/talos-factory/talos-factory"
-
-func installerImage(i factory.Installer) (*image.Image, error) {
-	return image.New(image.Content{
-		Parts: i.Parts, Boot: i.Boot, UKI: i.UKI, BuildID: i.BuildID, Platform: i.Profile.Platform, BIOS: i.BIOS,
-		Program: i.Program, Created: i.Created, SourceURL: sourceURL,
-	}, image.Tools{Source: i.Source, Sum: i.Sum, Gzip: i.Gzip})
-}
-
-// packInstaller makes an installer container one file that docker load takes.
-func packInstaller(i factory.Installer) (*extent.Plan, error) {
-	img, err := installerImage(i)
-	if err != nil {
-		return nil, err
-	}
-	return img.Archive()
-}
 
 // push packs an installer and puts it into a registry.
 func push(cmd *cobra.Command, s *session, release *factory.Release, profile profiles.Profile, ref string) error {
@@ -42,7 +22,7 @@ func push(cmd *cobra.Command, s *session, release *factory.Release, profile prof
 	if err != nil {
 		return err
 	}
-	img, err := installerImage(content)
+	img, err := image.Of(content)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/build/progress"
 	"github.com/talos-factory/talos-factory/factory"
+	"github.com/talos-factory/talos-factory/installer/image"
 	"github.com/talos-factory/talos-factory/pkgs"
 )
 
@@ -63,7 +64,7 @@ func (o *options) release(arch string) (*factory.Release, error) {
 		return nil, err
 	}
 	o.configure(release.Lock().Fetcher)
-	release.Pack = packInstaller
+	release.Pack = image.Pack
 	return release, nil
 }
 
@@ -74,7 +75,7 @@ func (o *options) openRelease(ctx context.Context, engine *build.Engine, ref, ar
 		return nil, withHint(err, "factory release push REF makes one, factory release show REF shows what is in it")
 	}
 	o.configure(release.Lock().Fetcher)
-	release.Pack = packInstaller
+	release.Pack = image.Pack
 	return release, nil
 }
 
