@@ -46,6 +46,21 @@ func warm(b *testing.B, name string) {
 	plan(b, customized(b, name, -1))
 }
 
+// timedWrite writes a plan and takes the file away again, or the next one would be measured with a full page cache.
+func timedWrite(b *testing.B, runs int, next func(n int) *extent.Plan) time.Duration {
+	b.Helper()
+	file, n := filepath.Join(b.TempDir(), "out"), 0
+	best := time.Duration(1<<63 - 1)
+	for range runs {
+		n++
+		best = min(best, timed(1, func() { write(b, file, next(n)) }))
+		if err := os.Remove(file); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return best
+}
+
 // write puts a plan on the disk as the factory does, but for syncing and the checksum.
 func write(b *testing.B, file string, p *extent.Plan) {
 	b.Helper()
@@ -98,11 +113,7 @@ func BenchmarkPlanOnly(b *testing.B) {
 // BenchmarkCustomization: another kernel argument costs about as much as to hash the data once.
 func BenchmarkCustomization(b *testing.B) {
 	warm(b, "metal")
-	dir, n := b.TempDir(), 0
-	ours := timed(runs, func() {
-		n++
-		write(b, filepath.Join(dir, fmt.Sprint(n)), plan(b, customized(b, "metal", n)))
-	})
+	ours := timedWrite(b, runs, func(n int) *extent.Plan { return plan(b, customized(b, "metal", n)) })
 	p := plan(b, customized(b, "metal", 0))
 	peer := timed(runs, func() { hashExtents(b, p) })
 	b.ReportMetric(ours.Seconds(), "s")
@@ -148,12 +159,11 @@ func BenchmarkFormats(b *testing.B) {
 		{"qcow2", "qcow2", "", ""}, {"vhd-dynamic", "vhd", "dynamic", "subformat=dynamic,force_size=on"}, {"vhd-fixed", "vhd", "fixed", "subformat=fixed,force_size=on"},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			dir, n := b.TempDir(), 0
-			ours := timed(runs, func() {
-				n++
+			dir := b.TempDir()
+			ours := timedWrite(b, runs, func(n int) *extent.Plan {
 				p := customized(b, "metal", n)
 				p.Output.DiskFormat, p.Output.Subformat = test.format, test.subformat
-				write(b, filepath.Join(dir, fmt.Sprint(n)), plan(b, p))
+				return plan(b, p)
 			})
 			format := map[string]string{"qcow2": "qcow2", "vhd": "vpc"}[test.format]
 			args := []string{"qemu-img", "convert", "-f", "raw", "-O", format, "disk.raw", filepath.Join(dir, "peer")}
@@ -170,13 +180,10 @@ func BenchmarkFormats(b *testing.B) {
 // BenchmarkZstd: a compressed image of a new customization, against zstd of its raw form.
 func BenchmarkZstd(b *testing.B) {
 	warm(b, "hcloud")
-	dir, n := b.TempDir(), 0
+	dir := b.TempDir()
 	raw := filepath.Join(dir, "disk.raw")
 	write(b, raw, plan(b, customized(b, "metal", 0)))
-	ours := timed(runs, func() {
-		n++
-		write(b, filepath.Join(dir, fmt.Sprint(n)), plan(b, customized(b, "hcloud", n)))
-	})
+	ours := timedWrite(b, runs, func(n int) *extent.Plan { return plan(b, customized(b, "hcloud", n)) })
 	peer := timed(3, func() {
 		judge.Run(b, []string{"zstd", "-3", "-T0", "-q", "-f", "disk.raw", "-o", filepath.Join(dir, "peer")}, raw)
 	})

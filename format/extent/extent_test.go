@@ -181,3 +181,56 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// folder is a Source of files.
+type folder string
+
+func (d folder) OpenBlob(digest extent.Digest) (extent.ReaderAtCloser, error) {
+	return os.Open(filepath.Join(string(d), fmt.Sprintf("%x", digest)))
+}
+
+// Blobs that are files are copied by the kernel: ranges of them land where they shall, and a short one is noticed.
+func TestWriteSparseCopiesFiles(t *testing.T) {
+	dir := t.TempDir()
+	content := make([]byte, 5<<20)
+	rand.NewChaCha8([32]byte{}).Read(content)
+	m := extent.Memory{}
+	blob := m.Add(content)
+	stored := filepath.Join(dir, fmt.Sprintf("%x", blob.SHA256))
+	if err := os.WriteFile(stored, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := extent.New(32 << 20)
+	p.PutBytes(3, []byte("head"))
+	p.PutRange(1<<20+5, blob, 77, 3<<20)
+	p.PutBlob(16<<20, blob)
+	write := func() (string, error) {
+		f, err := os.CreateTemp(dir, "disk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		return f.Name(), p.WriteSparse(context.Background(), f, folder(dir))
+	}
+	name, err := write()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := io.ReadAll(p.NewReader(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("the file differs from the plan")
+	}
+	if err := os.Truncate(stored, 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := write(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a blob cut short: error %v", err)
+	}
+}

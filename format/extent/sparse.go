@@ -3,7 +3,9 @@ package extent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -38,6 +40,12 @@ func (p *Plan) WriteSparse(ctx context.Context, f *os.File, src Source) (err err
 	}()
 	buf := make([]byte, chunk)
 	for _, e := range p.extents {
+		if done, err := r.copyFile(ctx, f, e); done || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		// Chunks end at multiples of block in the file, so that runs of zeros become whole holes.
 		for off := e.Off; off < e.end(); {
 			if err := ctx.Err(); err != nil {
@@ -54,6 +62,41 @@ func (p *Plan) WriteSparse(ctx context.Context, f *os.File, src Source) (err err
 		}
 	}
 	return nil
+}
+
+// copyFile copies a range of a blob that is a file. The kernel does it, without a copy in between, or without any where the
+// file system can share blocks. Blobs are compressed, as a rule: it does not look for zeros in them.
+func (r *Reader) copyFile(ctx context.Context, f *os.File, e Extent) (done bool, err error) {
+	if e.Literal != nil || e.Len < chunk {
+		return false, nil
+	}
+	blob, err := r.blob(e.Blob.SHA256)
+	if err != nil {
+		return false, err
+	}
+	from, ok := blob.(*os.File)
+	if !ok {
+		return false, nil
+	}
+	if _, err := from.Seek(e.BlobOff, io.SeekStart); err != nil {
+		return false, err
+	}
+	if _, err := f.Seek(e.Off, io.SeekStart); err != nil {
+		return false, err
+	}
+	const turn = 64 * chunk // between looks at ctx
+	for left := e.Len; left > 0; left -= min(left, turn) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if _, err := io.CopyN(f, from, min(left, turn)); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return false, fmt.Errorf("copying blob %x: %w", e.Blob.SHA256, err)
+		}
+	}
+	return true, nil
 }
 
 // writeNonZero writes b at off except for its blocks of zeros.
