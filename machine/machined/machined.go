@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	clientlog "github.com/containerd/log"
 	cosi "github.com/cosi-project/runtime/pkg/state"
 	"golang.org/x/sys/unix"
 
@@ -97,6 +98,11 @@ func Main(ctx context.Context, args []string) error {
 
 	if os.Getpid() != 1 {
 		return fmt.Errorf("cannot run as process %d: machined is the machine's PID 1; --print-boot prints what it would do", os.Getpid())
+	}
+
+	// containerd's client has a log of its own, on standard error. What matters of it comes back as an error, too.
+	if err := clientlog.SetLevel("error"); err != nil {
+		return fmt.Errorf("quieting containerd's client: %w", err)
 	}
 
 	handler, err := kmsg.Open("machined")
