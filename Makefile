@@ -42,13 +42,13 @@ e2e: image judges ## the long VM matrix
 verify-release: bin/factory ## build twice, in two clones with two empty stores, and compare every byte
 	@$(GO) test $(FLAGS) -tags release -timeout 4h -run TestBuiltTwice -v ./e2e
 
-bench: ## performance claims, as Go benchmarks
-	@$(GO) test $(FLAGS) -run '^$$' -bench . ./...
+bench: image judges ## performance claims, as ratios against peers in the same run (docs/performance.md)
+	@FACTORY_JUDGES="$$(bin/factory tools judges --progress quiet 2>/dev/null)" $(GO) test $(FLAGS) -tags bench -run 'TestPlot|TestPeakMemory' -bench . -benchtime 1x -timeout 30m -v ./e2e
 
 lint: ## vet, formatting and the linters of .golangci.yml
 	@unformatted="$$($$($(GO) env GOROOT)/bin/gofmt -l $$(git ls-files '*.go'))"; \
 	  if [ -n "$$unformatted" ]; then echo "cannot pass lint: run gofmt -w $$unformatted"; exit 1; fi
-	@$(GO) vet -tags judge,vm,long,release ./...
+	@$(GO) vet -tags judge,vm,long,release,bench ./...
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
 
 gen: ## generate the API's Go code from its .proto files

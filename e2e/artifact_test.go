@@ -1,4 +1,4 @@
-//go:build vm || long
+//go:build vm || long || bench
 
 package e2e
 

@@ -97,15 +97,20 @@ func claim(b *testing.B, ratio, limit float64, what string) {
 
 const runs = 5
 
-// BenchmarkPlanOnly: the first byte of a customization that nobody asked for before is ready to be served.
+// BenchmarkPlanOnly: the first byte of a customization that nobody asked for before is ready to be served. OVAs and installers begin with
+// digests of what follows, so those bytes have to be read first.
 func BenchmarkPlanOnly(b *testing.B) {
-	for _, name := range []string{"metal", "aws", "gcp", "azure", "vmware", "exoscale", "iso", "installer", "metal-uki"} {
+	limits := map[string]time.Duration{"vmware": 200 * time.Millisecond, "installer": 200 * time.Millisecond}
+	for _, name := range []string{"metal", "metal-4k", "aws", "gcp", "azure", "exoscale", "iso", "metal-uki", "pxe", "vmware", "installer"} {
 		b.Run(name, func(b *testing.B) {
+			limit := limits[name]
+			if limit == 0 {
+				limit = 50 * time.Millisecond
+			}
 			warm(b, name)
 			n := 0
 			took := timed(runs, func() { n++; plan(b, customized(b, name, n)) })
-			b.ReportMetric(float64(took.Microseconds())/1000, "ms")
-			claim(b, float64(took)/float64(50*time.Millisecond), 1, "50ms")
+			claim(b, float64(took)/float64(time.Millisecond), float64(limit/time.Millisecond), "ms")
 		})
 	}
 }
