@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,31 +31,6 @@ func isoFile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return artifacts[0].Path
-}
-
-// boot starts a machine that has nothing but the drives named.
-func boot(t *testing.T, hardware vm.Machine) *machine {
-	t.Helper()
-	port := freePort(t)
-	m := &machine{t: t, console: newConsole(), address: fmt.Sprintf("127.0.0.1:%d", port), config: t.TempDir(), done: make(chan error, 1), started: time.Now()}
-	hardware.Forward, hardware.Console = map[int]int{port: 50000}, m.console
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		m.done <- vm.Run(ctx, engine, qemu, hardware)
-		m.console.close()
-	}()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case <-m.done:
-		case <-time.After(30 * time.Second):
-			t.Error("QEMU did not end within 30 s of being told to")
-		}
-		if t.Failed() {
-			t.Logf("console of the machine:\n%s", m.console)
-		}
-	})
-	return m
 }
 
 // largeISO is one whose boot loaders, kernel and initramfs lie beyond 4 GiB.

@@ -35,18 +35,24 @@ type machine struct {
 // adds ports of this host to the API's.
 func start(t *testing.T, firmware vm.Firmware, diskSize int64, forward map[int]int) *machine {
 	t.Helper()
-	dir := t.TempDir()
-	disk := filepath.Join(dir, "disk")
+	disk := filepath.Join(t.TempDir(), "disk")
 	if err := vm.NewDisk(disk, imageFile(t), diskSize); err != nil {
 		t.Fatal(err)
 	}
+	return boot(t, vm.Machine{Firmware: firmware, Drives: []vm.Drive{{File: disk}}, Forward: forward})
+}
+
+// boot starts a machine that has nothing but the drives named; beside the forwarded ports its API is reached.
+func boot(t *testing.T, hardware vm.Machine) *machine {
+	t.Helper()
 	port := freePort(t)
-	m := &machine{t: t, console: newConsole(), address: fmt.Sprintf("127.0.0.1:%d", port), config: filepath.Join(dir, "cluster"), done: make(chan error, 1), started: time.Now()}
+	m := &machine{t: t, console: newConsole(), address: fmt.Sprintf("127.0.0.1:%d", port), config: t.TempDir(), done: make(chan error, 1), started: time.Now()}
 	ports := map[int]int{port: 50000}
-	maps.Copy(ports, forward)
+	maps.Copy(ports, hardware.Forward)
+	hardware.Forward, hardware.Console = ports, m.console
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		m.done <- vm.Run(ctx, engine, qemu, vm.Machine{Drives: []vm.Drive{{File: disk}}, Firmware: firmware, Forward: ports, Console: m.console})
+		m.done <- vm.Run(ctx, engine, qemu, hardware)
 		m.console.close()
 	}()
 	t.Cleanup(func() {

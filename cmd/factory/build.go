@@ -71,6 +71,9 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 	if err != nil {
 		return err
 	}
+	if f.push != "" && profile.Output.Kind != profiles.Installer {
+		return withHint(fmt.Errorf("cannot push output kind %s: a registry takes installers", profile.Output.Kind), "factory build installer --push %s", f.push)
+	}
 	var step *build.Step
 	if f.only != "" { // named wrongly? say so before anything is opened
 		if step, err = findStep(release, f.only); err != nil {

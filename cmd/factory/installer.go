@@ -15,9 +15,6 @@ import (
 
 // push packs an installer and puts it into a registry.
 func push(cmd *cobra.Command, s *session, release *factory.Release, profile profiles.Profile, ref string) error {
-	if profile.Output.Kind != profiles.Installer {
-		return withHint(fmt.Errorf("cannot push output kind %s: a registry takes installers", profile.Output.Kind), "factory build installer --push %s", ref)
-	}
 	content, err := release.Installer(cmd.Context(), s.engine, profile)
 	if err != nil {
 		return err
