@@ -95,7 +95,7 @@ func claim(b *testing.B, ratio, limit float64, what string) {
 	}
 }
 
-const runs = 5
+const runs = 9
 
 // BenchmarkPlanOnly: the first byte of a customization that nobody asked for before is ready to be served. OVAs and installers begin with
 // digests of what follows, so those bytes have to be read first.

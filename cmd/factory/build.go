@@ -74,6 +74,11 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 	if f.push != "" && profile.Output.Kind != profiles.Installer {
 		return withHint(fmt.Errorf("cannot push output kind %s: a registry takes installers", profile.Output.Kind), "factory build installer --push %s", f.push)
 	}
+	if f.push != "" {
+		if err := checkReference(f.push); err != nil {
+			return err
+		}
+	}
 	var step *build.Step
 	if f.only != "" { // named wrongly? say so before anything is opened
 		if step, err = findStep(release, f.only); err != nil {

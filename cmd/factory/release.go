@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 
 	"github.com/talos-factory/talos-factory/factory"
@@ -52,6 +53,9 @@ manifest of their digests. What the registry has already is not sent again. It p
   factory build aws --release registry.example/talos-factory/release:v0.1.0`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkReference(args[0]); err != nil {
+				return err
+			}
 			return opts.describe(cmd, arch, func(s *session, d factory.Description) error {
 				pinned, err := d.Push(cmd.Context(), s.engine.Store, args[0], nil)
 				if err == nil {
@@ -109,4 +113,12 @@ func releaseShow(opts *options) *cobra.Command {
 	cmd.Flags().StringVar(&arch, "arch", "amd64", "architecture of the machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return cmd
+}
+
+// checkReference refuses what no registry can be asked for, before anything is built for it.
+func checkReference(ref string) error {
+	if _, err := name.ParseReference(ref); err != nil {
+		return withHint(fmt.Errorf("cannot push to %q: %w", ref, err), "a reference is REGISTRY/NAME:TAG, such as 127.0.0.1:5000/release:v1")
+	}
+	return nil
 }
