@@ -12,6 +12,14 @@ import (
 	"github.com/talos-factory/talos-factory/version"
 )
 
+// UsedExtension is a system extension that went into an artifact. Its digest pins what a tag may no longer name tomorrow.
+type UsedExtension struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Source  string `json:"source"`
+	Digest  string `json:"digest"`
+}
+
 // Where a machine looks for what its image brought along.
 const (
 	embeddedConfigPath = "/usr/local/etc/talos/config.yaml"
@@ -31,6 +39,8 @@ func (o *order) customize(ctx context.Context) error {
 			return err
 		}
 		packed = append(packed, extension)
+		data := extension.Manifest.Metadata
+		o.extensions = append(o.extensions, UsedExtension{data.Name, data.Version, source.Image + source.Tarball + source.OCI, extension.Digest})
 	}
 	o.boot.Extra, err = pack.Customization(packed, files)
 	return err

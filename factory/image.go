@@ -30,7 +30,11 @@ func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Pr
 	if err := writable(dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOutput, err)
 	}
-	files, err := r.Plan(ctx, engine, p)
+	o, err := r.order(ctx, engine, p)
+	if err != nil {
+		return nil, err
+	}
+	files, err := o.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +44,7 @@ func (r *Release) Build(ctx context.Context, engine *build.Engine, p profiles.Pr
 		if err != nil {
 			return nil, err
 		}
-		artifact.Version, artifact.BuildID, artifact.Kind = r.Version, r.BuildID, p.Output.Kind
+		artifact.Version, artifact.BuildID, artifact.Kind, artifact.Extensions = r.Version, r.BuildID, p.Output.Kind, o.extensions
 		artifacts = append(artifacts, artifact)
 	}
 	return artifacts, nil
@@ -102,6 +106,8 @@ type order struct {
 	profile profiles.Profile
 	parts   assembly.Parts
 	boot    assembly.Boot
+
+	extensions []UsedExtension
 }
 
 // plan makes the files of each kind.

@@ -20,13 +20,15 @@ import (
 
 // Artifact is a finished file.
 type Artifact struct {
-	Path      string       `json:"path"`
-	Size      int64        `json:"size"`
-	SHA256    build.Digest `json:"sha256"`
-	Version   string       `json:"version"`
-	BuildID   string       `json:"buildID"`
-	Kind      string       `json:"kind"`
-	Unchanged bool         `json:"unchanged"` // the file was there already, as this or an earlier run wrote it
+	Path    string       `json:"path"`
+	Size    int64        `json:"size"`
+	SHA256  build.Digest `json:"sha256"`
+	Version string       `json:"version"`
+	BuildID string       `json:"buildID"`
+	Kind    string       `json:"kind"`
+
+	Extensions []UsedExtension `json:"extensions,omitempty"`
+	Unchanged  bool            `json:"unchanged"` // the file was there already, as this or an earlier run wrote it
 }
 
 // blobSource lets a plan read the store.

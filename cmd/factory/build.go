@@ -212,6 +212,9 @@ func report(w io.Writer, artifacts []factory.Artifact, took time.Duration, asJSO
 		fmt.Fprintf(w, "%-9s %s (%s, %s)\nsize      %d bytes (%d MiB)\nsha256    %s\n", a.Kind, a.Path, state, seconds(took), a.Size, a.Size>>20, a.SHA256)
 	}
 	last := artifacts[len(artifacts)-1]
+	for _, e := range last.Extensions {
+		fmt.Fprintf(w, "extension %s %s, %s\n", e.Name, e.Version, e.Digest)
+	}
 	fmt.Fprintf(w, "version   %s, build %s\n", last.Version, last.BuildID)
 	if next := nextSteps(last); next != "" {
 		fmt.Fprintf(w, "\nNext:     %s\n", next)

@@ -209,7 +209,7 @@ Flags change it as they do for build.`,
 			if err != nil {
 				return err
 			}
-			_, err = cmd.OutOrStdout().Write(text)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(string(text)))
 			return err
 		},
 	}
