@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -59,7 +60,7 @@ func Explain(ref string, err error) error {
 		return fmt.Errorf("%s: the registry has no such artifact (404)", ref)
 	case errors.As(err, &said):
 		return fmt.Errorf("%s: the registry answers %d", ref, said.StatusCode)
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("%s: the registry dropped the connection: %w", ref, err)
 	case errors.As(err, &network):
 		return fmt.Errorf("%s: cannot reach the registry: %w", ref, err)
