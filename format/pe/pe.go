@@ -117,10 +117,11 @@ type Image struct {
 	Signed   bool // has an attribute certificate table
 	Sections []Section
 
-	file     fileHeader
-	opt      optionalHeader
-	coff     int64           // offset of the file header
-	sections []sectionHeader // as they are
+	file         fileHeader
+	opt          optionalHeader
+	coff         int64           // offset of the file header
+	sections     []sectionHeader // as they are
+	certificates [2]uint32       // offset and size of the attribute certificate table
 }
 
 // Section returns the first section of that name.
@@ -178,11 +179,10 @@ func (i *Image) parseHeaders(b []byte) error {
 		return fmt.Errorf("cannot read alignments of %d and %d bytes", f, s)
 	}
 	if directories > certificate {
-		var entry [2]uint32
-		if err := decode(b, i.optional()+optionalHeaderSize+certificate*directorySize, &entry); err != nil {
+		if err := decode(b, i.optional()+optionalHeaderSize+certificate*directorySize, &i.certificates); err != nil {
 			return err
 		}
-		i.Signed = entry[1] != 0
+		i.Signed = i.certificates[1] != 0
 	}
 	i.Machine = i.file.Machine
 	return nil
