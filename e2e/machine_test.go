@@ -69,21 +69,25 @@ func boot(t *testing.T, hardware vm.Machine) *machine {
 	return m
 }
 
-// power runs the machine until it is off. QEMU's emulation now and then loses the timer interrupt of a halted CPU; the kernel says so,
-// and nothing goes on from there. Such a machine is switched off and on again: it says nothing about the image.
+// power runs the machine until it is off. QEMU's emulation on several threads now and then loses the timer interrupt of a halted
+// CPU (the kernel says so, and nothing goes on from there), or aborts itself. Such a machine is switched on again: it says nothing about
+// the image.
 func (m *machine) power(ctx context.Context, hardware vm.Machine) error {
 	for attempt := 1; ; attempt++ {
 		run, off := context.WithCancel(ctx)
 		m.console.onLostTimer(off)
 		err := vm.Run(run, engine, qemu, hardware)
-		lost := run.Err() != nil && ctx.Err() == nil
+		broken := ctx.Err() == nil && (run.Err() != nil || err != nil && emulatorAborted.MatchString(m.console.String()))
 		off()
-		if !lost || attempt == 3 {
+		if !broken || attempt == 3 {
 			return err
 		}
-		fmt.Fprintf(m.console, "\n%s\n", "e2e: the emulator lost a timer interrupt, switching the machine off and on")
+		fmt.Fprintf(m.console, "\ne2e: the emulator failed (attempt %d): switching the machine on again\n", attempt)
 	}
 }
+
+// emulatorAborted is what QEMU prints last when one of its own assertions fails.
+var emulatorAborted = regexp.MustCompile(`qemu-system-\S+: \S+: \S+: Assertion .* failed\.\s*$`)
 
 func freePort(t *testing.T) int {
 	t.Helper()

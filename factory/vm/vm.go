@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,9 +119,12 @@ func (m Machine) arguments(accel string) []string {
 		"-machine", "q35", "-accel", accel, "-cpu", cpu,
 		"-smp", strconv.Itoa(orDefault(m.CPUs, 2)), "-m", strconv.Itoa(orDefault(m.Memory, 2048)),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-device", "virtio-rng-pci", "-device", "qemu-xhci,id=usb",
+		"-device", "virtio-rng-pci",
 	}
 	args = append(args, m.network()...)
+	if slices.ContainsFunc(m.Drives, func(d Drive) bool { return d.Bus == USB }) {
+		args = append(args, "-device", "qemu-xhci,id=usb")
+	}
 	for i, drive := range m.Drives {
 		args = append(args, drive.arguments(i)...)
 	}
