@@ -10,6 +10,8 @@ import (
 
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/format/extent"
+	"github.com/talos-factory/talos-factory/format/verity"
+	"github.com/talos-factory/talos-factory/format/verity/superblock"
 	"github.com/talos-factory/talos-factory/kernel/cmdline"
 	"github.com/talos-factory/talos-factory/profiles"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
@@ -67,16 +69,19 @@ func (r *Release) order(ctx context.Context, engine *build.Engine, p profiles.Pr
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("checking profile %q: %w", p.Name, err)
 	}
-	args, err := commandLine(p)
-	if err != nil {
+	// Mistakes in the arguments are found before anything is built; each root hash has the same length.
+	if _, err := commandLine(p, verityArgument(verity.Hash{})); err != nil {
 		return nil, err
 	}
 	o := &order{release: r, engine: engine, profile: p}
-	o.boot.Cmdline = args
 	if err := o.customize(ctx); err != nil {
 		return nil, err
 	}
-	o.parts, err = r.Parts(ctx, engine)
+	var err error
+	if o.parts, err = r.Parts(ctx, engine); err != nil {
+		return nil, err
+	}
+	o.boot.Cmdline, err = commandLine(p, o.parts.Verity)
 	return o, err
 }
 
@@ -84,12 +89,16 @@ func (r *Release) order(ctx context.Context, engine *build.Engine, p profiles.Pr
 // kernel cuts off, whatever it may have been.
 const maxCmdline = 2047
 
-func commandLine(p profiles.Profile) ([]string, error) {
+// commandLine composes the kernel's arguments. What the root is verified by belongs to the release: a profile cannot change it.
+func commandLine(p profiles.Profile, verified string) ([]string, error) {
 	own, err := p.KernelArgs()
 	if err != nil {
 		return nil, err
 	}
-	args, err := cmdline.Merge(slices.Concat(cmdline.Console(), cmdline.Hardening()), own...)
+	if err := cmdline.Keep(superblock.Argument, own); err != nil {
+		return nil, fmt.Errorf("composing kernel command line: %w", err)
+	}
+	args, err := cmdline.Merge(slices.Concat(cmdline.Console(), cmdline.Hardening(), []string{verified}), own...)
 	if err != nil {
 		return nil, fmt.Errorf("composing kernel command line: %w", err)
 	}

@@ -47,7 +47,12 @@ func (r *Release) Parts(ctx context.Context, engine *build.Engine) (assembly.Par
 		Arch: r.Arch, Version: r.Version, OSRelease: rootfs.OSRelease(r.Version, r.BuildID),
 		Kernel: extent.FromBlob(stored(blobs[vmlinuz])),
 	}
-	parts.Initramfs, err = initramfs.Plan(stored(blobs[initProgram]), stored(blobs[rootfs.Squashfs]))
+	root, hash, err := verifiable(engine.Store, stored(blobs[rootfs.Squashfs]))
+	if err != nil {
+		return parts, err
+	}
+	parts.Verity = verityArgument(hash)
+	parts.Initramfs, err = initramfs.Plan(stored(blobs[initProgram]), root)
 	if err != nil {
 		return parts, fmt.Errorf("planning initramfs: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // TestPlanReadsNothing: the root is nested, not copied, whatever its size.
 func TestPlanReadsNothing(t *testing.T) {
-	plan, err := Plan(extent.Blob{SHA256: [32]byte{1}, Size: 2 << 20}, extent.Blob{SHA256: [32]byte{2}, Size: 80 << 20})
+	plan, err := Plan(extent.Blob{SHA256: [32]byte{1}, Size: 2 << 20}, extent.FromBlob(extent.Blob{SHA256: [32]byte{2}, Size: 80 << 20}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // TestCPIOReadsIt has GNU cpio list the archive.
 func TestCPIOReadsIt(t *testing.T) {
 	blobs := extent.Memory{}
-	plan, err := Plan(blobs.Add([]byte("a program")), blobs.Add(make([]byte, 5000)))
+	plan, err := Plan(blobs.Add([]byte("a program")), extent.FromBlob(blobs.Add(make([]byte, 5000))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,12 @@
 // that lies beside it in the initramfs through a loop device, lays the image's customization over it if there is one (system
 // extensions and plain files, by overlayfs), makes that the root and executes its /sbin/init (machined).
 //
+// If the kernel was given a root hash as talos.verity=HASH, which every image of the factory gives, then the squashfs is read
+// through dm-verity: a block that does not match panics the kernel, at boot and later. Without it the squashfs is read as it is.
+//
 // It does not read the machine's configuration, load modules, touch disks or the network: all that is machined's. It has no
-// dependency beyond x/sys, because every byte of it is in every image (u-root's loop and switch_root packages ask for a writable
-// backing file and bring a logger; three system calls do).
+// dependency beyond x/sys and the superblock that it reads, because every byte of it is in every image (u-root's loop and
+// switch_root packages ask for a writable backing file and bring a logger; three system calls do).
 //
 // Both must stay in the initramfs' file system: loop devices and overlayfs read from there for as long as the machine runs.
 package main

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/talos-factory/talos-factory/format/verity/superblock"
 )
 
 // pseudo are the mounts made here and moved to the new root; machined finds them in place.
@@ -37,18 +39,38 @@ func mountPseudo() error {
 	return nil
 }
 
+// mountRootImage mounts the squashfs, verified if the kernel was told its root hash. An image that the factory made always
+// tells.
 func mountRootImage() error {
-	device, err := mountSquashfs(rootImage, newRoot)
+	cmdline, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		return err
 	}
 
-	info, err := os.Stat(rootImage)
+	hash, given, err := rootHash(string(cmdline))
 	if err != nil {
 		return err
 	}
 
-	say(6, "root is %s (%d bytes) through %s", rootImage, info.Size(), device)
+	device, err := attachLoop(rootImage)
+	if err != nil {
+		return err
+	}
+
+	how := "unverified, since there is no argument " + superblock.Argument
+	if given {
+		if device, err = verify(rootImage, device, hash); err != nil {
+			return err
+		}
+
+		how = fmt.Sprintf("verified by root hash %x", hash)
+	}
+
+	if err := mountDevice(device, newRoot); err != nil {
+		return err
+	}
+
+	say(6, "root is %s through %s, %s", rootImage, device, how)
 
 	return nil
 }
@@ -59,15 +81,19 @@ func mountSquashfs(file, target string) (device string, err error) {
 		return "", err
 	}
 
+	return device, mountDevice(device, target)
+}
+
+func mountDevice(device, target string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
-		return "", err
+		return err
 	}
 
 	if err := unix.Mount(device, target, "squashfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
-		return "", fmt.Errorf("mounting %s (%s) at %s: %w", device, file, target, err)
+		return fmt.Errorf("mounting %s at %s: %w", device, target, err)
 	}
 
-	return device, nil
+	return nil
 }
 
 // attachLoop returns a read-only loop device for the file. LOOP_CONFIGURE sets file and flags in one call, so there is no

@@ -13,6 +13,7 @@ import (
 
 	"github.com/talos-factory/talos-factory/format/extent"
 	"github.com/talos-factory/talos-factory/format/meta"
+	"github.com/talos-factory/talos-factory/format/verity/superblock"
 	"github.com/talos-factory/talos-factory/installer"
 	"github.com/talos-factory/talos-factory/kernel/cmdline"
 	"github.com/talos-factory/talos-factory/profiles/assembly"
@@ -161,6 +162,9 @@ func (c *content) customize(platform string, args []string) (changed bool, err e
 	if c.record.Signed {
 		return false, errors.New("cannot change the platform or the kernel arguments: they are part of the image that is signed" +
 			"\nhint: make an installer that has them, with `factory build installer --platform ... --extra-kernel-arg ...`")
+	}
+	if err := cmdline.Keep(superblock.Argument, args); err != nil {
+		return false, err
 	}
 	if c.boot.Cmdline, err = cmdline.Merge(c.boot.Cmdline, args...); err != nil {
 		return false, err

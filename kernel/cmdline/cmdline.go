@@ -52,6 +52,16 @@ func Merge(base []string, extra ...string) ([]string, error) {
 	return args, nil
 }
 
+// Keep refuses extra arguments that would change or remove the one with the key.
+func Keep(key string, extra []string) error {
+	for _, arg := range extra {
+		if name, _, _ := strings.Cut(strings.TrimLeft(arg, `-"`), "="); name == key {
+			return fmt.Errorf("cannot use kernel argument %q: %s belongs to the release", arg, key)
+		}
+	}
+	return nil
+}
+
 func check(arg string) error {
 	switch {
 	case arg == "" || arg == "-":

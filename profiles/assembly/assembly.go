@@ -21,6 +21,7 @@ type Parts struct {
 
 	Kernel    *extent.Plan // the bzImage
 	Initramfs *extent.Plan // the constant cpio: /init and the squashfs
+	Verity    string       // the kernel argument by which /init verifies the squashfs; for the caller to put into Boot.Cmdline
 
 	SystemdBoot, SystemdStub []byte
 	GRUBBoot, GRUBCore       []byte // boot.img and a core.img whose prefix is BOOT's /grub
