@@ -15,6 +15,7 @@ import (
 	"github.com/talos-factory/talos-factory/api/common"
 	"github.com/talos-factory/talos-factory/api/machine"
 	"github.com/talos-factory/talos-factory/api/security"
+	"github.com/talos-factory/talos-factory/api/signer"
 	timeapi "github.com/talos-factory/talos-factory/api/time"
 )
 
@@ -40,7 +41,7 @@ func current(t *testing.T) *protoregistry.Files {
 		machine.File_machine_machine_proto, machine.File_machine_image_proto, machine.File_machine_debug_proto,
 		machine.File_machine_events_proto, machine.File_machine_files_proto,
 		machine.File_machine_services_proto, machine.File_machine_stats_proto,
-		security.File_security_security_proto,
+		security.File_security_security_proto, signer.File_signer_signer_proto,
 		timeapi.File_time_time_proto,
 	} {
 		if err := files.RegisterFile(file); err != nil {
