@@ -1,7 +1,7 @@
 // Package uki plans unified kernel images (UAPI Group specification "UKI"): one PE image of systemd-stub, a kernel, its initrd,
 // its command line and a few facts, which firmware starts as a whole.
 //
-// It signs nothing and predicts no PCR; one profile only. Kernel and initrd are plans that are nested, not read.
+// It signs nothing and predicts no PCR, but has a place for such predictions, signed; one profile only. Kernel and initrd are plans that are nested, not read.
 package uki
 
 import (
@@ -22,6 +22,10 @@ type Image struct {
 	Uname     string       // the kernel's release, "6.12.41"; may be empty
 	Linux     *extent.Plan // the kernel, an EFI executable
 	Initrd    *extent.Plan // a cpio archive
+
+	// PCRPublicKey is the key, PEM, that predictions of PCR 11 are signed with, and PCRSignature is these, JSON. The signature is
+	// about all sections but itself, so an image is planned without it first. Both may be missing.
+	PCRPublicKey, PCRSignature []byte
 }
 
 // data is what all sections are that are not executed.
@@ -44,10 +48,12 @@ func (i Image) Plan() (*extent.Plan, error) {
 	text(".osrel", i.OSRelease)
 	text(".cmdline", i.Cmdline)
 	text(".uname", i.Uname)
+	text(".pcrpkey", string(i.PCRPublicKey))
 	// Executable, since the stub enters kernels older than 5.8 where they lie (the EFI handover protocol).
 	add = append(add,
 		pe.Addition{Name: ".linux", Flags: pe.Code | pe.Execute | pe.Read, Content: i.Linux},
 		pe.Addition{Name: ".initrd", Flags: data, Content: i.Initrd})
+	text(".pcrsig", string(i.PCRSignature))
 	p, err := pe.Append(i.Stub, add)
 	if err != nil {
 		return nil, fmt.Errorf("making a UKI: %w", err)
@@ -65,7 +71,7 @@ func Describe(r io.ReaderAt, size int64) (map[string]string, error) {
 		return nil, err
 	}
 	texts := map[string]string{}
-	for _, name := range []string{".osrel", ".cmdline", ".uname", ".sbat"} {
+	for _, name := range []string{".osrel", ".cmdline", ".uname", ".sbat", ".pcrpkey", ".pcrsig"} {
 		s, ok := image.Section(name)
 		if !ok {
 			continue

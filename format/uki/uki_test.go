@@ -107,6 +107,32 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPCR: the public key comes before what is large, the signature last.
+func TestPCR(t *testing.T) {
+	m := extent.Memory{}
+	i := image(t, m)
+	i.PCRPublicKey, i.PCRSignature = []byte("PUBLIC KEY"), []byte(`{"sha256":[]}`)
+	plan, err := i.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := pe.Parse(plan.NewReader(m), plan.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range f.Sections {
+		names = append(names, s.Name)
+	}
+	if got, want := strings.Join(names, " "), ".text .sbat .osrel .cmdline .uname .pcrpkey .linux .initrd .pcrsig"; got != want {
+		t.Errorf("got sections %s, want %s", got, want)
+	}
+	texts, err := uki.Describe(plan.NewReader(m), plan.Size())
+	if err != nil || texts[".pcrpkey"] != "PUBLIC KEY" || texts[".pcrsig"] != `{"sha256":[]}` {
+		t.Errorf("got %q, %v", texts, err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for want, change := range map[string]func(*uki.Image){
 		"without os-release":                   func(i *uki.Image) { i.OSRelease = "" },
