@@ -42,7 +42,7 @@ func (m Machine) binds() ([]build.Bind, error) {
 		binds = append(binds, build.Bind{Host: file, Path: drivePath(i), Writable: !drive.readOnly()})
 	}
 	if m.Netboot != "" {
-		dir, err := filepath.Abs(m.Netboot)
+		dir, err := filepath.Abs(filepath.Dir(m.Netboot))
 		if err != nil {
 			return nil, fmt.Errorf("finding folder to boot from: %w", err)
 		}

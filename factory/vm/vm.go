@@ -28,9 +28,6 @@ const (
 	BIOS Firmware = "bios" // SeaBIOS
 )
 
-// NetbootFile is the iPXE script that a machine is told to load from the network.
-const NetbootFile = "boot.ipxe"
-
 // ParseFirmware reads a --firmware flag.
 func ParseFirmware(s string) (Firmware, error) {
 	switch f := Firmware(s); f {
@@ -44,7 +41,7 @@ func ParseFirmware(s string) (Firmware, error) {
 type Machine struct {
 	Drives   []Drive     // what it may boot from, in this order
 	Firmware Firmware    //
-	Netboot  string      // folder that its network card boots from by TFTP, before any drive: NetbootFile and what that loads
+	Netboot  string      // file that its network card boots by TFTP, before any drive: an iPXE script, or with UEFI an EFI program
 	Forward  map[int]int // TCP ports of 127.0.0.1 -> ports of the machine
 	Memory   int         // MiB, 0 means 2048
 	CPUs     int         // 0 means 2
@@ -142,7 +139,7 @@ func (m Machine) network() []string {
 	b.WriteString("user,id=net")
 	card := "virtio-net-pci,netdev=net,romfile="
 	if m.Netboot != "" {
-		b.WriteString(",tftp=/vm/netboot,bootfile=" + NetbootFile)
+		b.WriteString(",tftp=/vm/netboot,bootfile=" + filepath.Base(m.Netboot))
 		card = "virtio-net-pci,netdev=net,bootindex=0"
 	}
 	for host, guest := range m.Forward {
