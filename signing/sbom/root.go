@@ -42,13 +42,13 @@ func ReadRoot(f *os.File) (map[string]Packed, error) {
 		return nil, fmt.Errorf("reading squashfs: %w", err)
 	}
 	all := map[string]Packed{}
-	return all, walk(root, "/", all)
+	return all, walk(root, ".", all)
 }
 
 func walk(root *squashfs.FileSystem, dir string, into map[string]Packed) error {
 	entries, err := root.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("reading folder %s of the root: %w", dir, err)
+		return fmt.Errorf("reading folder %s of the squashfs: %w", dir, err)
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
@@ -60,10 +60,10 @@ func walk(root *squashfs.FileSystem, dir string, into map[string]Packed) error {
 		case info.IsDir():
 			err = walk(root, name, into)
 		case info.Mode().Type() == 0:
-			into[name], err = pack(root, name, info)
+			into["/"+name], err = pack(root, name, info)
 		}
 		if err != nil {
-			return fmt.Errorf("reading %s of the root: %w", name, err)
+			return fmt.Errorf("reading %s of the squashfs: %w", name, err)
 		}
 	}
 	return nil

@@ -137,6 +137,10 @@ func (o *OS) addProgram(owner, id string, packed Packed) error {
 	modules := packed.Modules
 	if owner != Ours && packed.Main.Version != "(devel)" && packed.Main.Version != "" {
 		modules = append(slices.Clip(modules), packed.Main)
+		if p := o.packages[owner]; p.Version == "" {
+			p.Version = packed.Main.Version
+			o.packages[owner] = p.at(purl.Go(packed.Main.Path, packed.Main.Version))
+		}
 	}
 	for _, m := range modules {
 		sum, ok := pinned[m]
