@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"signing/verify":       {"config/strict"},
 	"signing/purl":         {"pkgs"},
 	"signing/provenance":   {"build", "factory", "pkgs", "profiles", "signing/purl", "signing/verify"},
-	"signing/sbom":       {"build", "factory", "pkgs", "signing/purl"},
+	"signing/sbom":         {"build", "factory", "pkgs", "signing/purl"},
 	"signing/attest":       {"signing/provenance", "signing/verify"},
 	"e2e":                  {"build", "extension", "installer", "profiles", "pkgs", "factory", "rootfs", "format"},
 }

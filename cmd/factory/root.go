@@ -61,7 +61,7 @@ func rootCommand() *cobra.Command {
 	flags.StringVar(&opts.snapshot, "snapshot", "", "base `URL` of a snapshot service, asked last (default: $"+pkgs.SnapshotEnv+")")
 	root.AddCommand(
 		buildCommand(&opts), graphCommand(&opts), explainCommand(&opts), gcCommand(&opts),
-		bootCommand(&opts), profilesCommand(), keysCommand(), releaseCommand(&opts), pkgsCommand(&opts), toolsCommand(&opts),
+		bootCommand(&opts), profilesCommand(), keysCommand(), releaseCommand(&opts), verifyCommand(), pkgsCommand(&opts), toolsCommand(&opts),
 	)
 	return root
 }
