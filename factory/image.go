@@ -81,6 +81,9 @@ func (r *Release) order(ctx context.Context, engine *build.Engine, p profiles.Pr
 	if o.parts, err = r.Parts(ctx, engine); err != nil {
 		return nil, err
 	}
+	if o.parts, err = r.Keys.SignBoot(o.parts); err != nil {
+		return nil, err
+	}
 	o.boot.Cmdline, err = commandLine(p, o.parts.Verity)
 	return o, err
 }
@@ -129,7 +132,7 @@ func (o *order) plan(ctx context.Context) ([]File, error) {
 	case profiles.Cmdline:
 		return o.one(extent.FromBytes([]byte(assembly.Cmdline(o.boot.Cmdline))), nil)
 	case profiles.UKI:
-		return o.one(assembly.UKI(o.parts, o.boot))
+		return o.one(o.uki())
 	case profiles.PXE:
 		return o.pxe()
 	case profiles.Image:
@@ -164,11 +167,28 @@ func (o *order) pxe() ([]File, error) {
 	}, nil
 }
 
-// disk plans the raw disk of an image.
-func (o *order) disk() (*extent.Plan, error) {
-	uki, err := assembly.UKI(o.parts, o.boot)
+// uki plans the UKI, signed if there are keys.
+func (o *order) uki() (*extent.Plan, error) {
+	plan, err := o.release.Keys.UKI(o.parts, o.boot)
 	if err != nil {
 		return nil, fmt.Errorf("planning UKI: %w", err)
+	}
+	return plan, nil
+}
+
+// enrollment is for images that are to start with Secure Boot only.
+func (o *order) enrollment() *assembly.Enrollment {
+	if !o.profile.SecureBoot {
+		return nil
+	}
+	return o.release.Keys.Enrollment
+}
+
+// disk plans the raw disk of an image.
+func (o *order) disk() (*extent.Plan, error) {
+	uki, err := o.uki()
+	if err != nil {
+		return nil, err
 	}
 	layout, err := o.profile.Layout()
 	if err != nil {
@@ -176,20 +196,21 @@ func (o *order) disk() (*extent.Plan, error) {
 	}
 	return assembly.Disk{
 		Parts: o.parts, Boot: o.boot, UKI: uki, Meta: o.metaValues(), Layout: layout, SectorSize: o.profile.Output.SectorSize,
+		Enrollment: o.enrollment(),
 	}.Plan()
 }
 
 // iso plans the ISO. With Secure Boot there is no way to start it by BIOS.
 func (o *order) iso() (*extent.Plan, error) {
-	uki, err := assembly.UKI(o.parts, o.boot)
+	uki, err := o.uki()
 	if err != nil {
-		return nil, fmt.Errorf("planning UKI: %w", err)
+		return nil, err
 	}
 	parts := o.parts
 	if o.profile.SecureBoot {
 		parts.GRUBHybrid, parts.GRUBElTorito = nil, nil
 	}
-	return assembly.ISO{Parts: parts, Boot: o.boot, UKI: uki, Time: epoch}.Plan()
+	return assembly.ISO{Parts: parts, Boot: o.boot, UKI: uki, Time: epoch, Enrollment: o.enrollment()}.Plan()
 }
 
 func writable(dir string) error {

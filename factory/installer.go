@@ -3,7 +3,6 @@ package factory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/talos-factory/talos-factory/build"
@@ -46,9 +45,9 @@ func (o *order) installer(ctx context.Context) (Installer, error) {
 	if err != nil {
 		return Installer{}, err
 	}
-	uki, err := assembly.UKI(o.parts, o.boot)
+	uki, err := o.uki()
 	if err != nil {
-		return Installer{}, fmt.Errorf("planning UKI: %w", err)
+		return Installer{}, err
 	}
 	splicer := o.splicer()
 	return Installer{

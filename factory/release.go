@@ -2,7 +2,7 @@
 // from what they made.
 //
 // Steps are cached by the engine; plans are made anew each time, since they cost nothing. It draws nothing on a
-// terminal and signs nothing.
+// terminal and signs nothing by itself: who has keys hands in what signs.
 package factory
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/kernel"
 	"github.com/talos-factory/talos-factory/pkgs"
+	"github.com/talos-factory/talos-factory/profiles/assembly"
 	"github.com/talos-factory/talos-factory/rootfs"
 )
 
@@ -41,6 +42,9 @@ type Release struct {
 
 	// Pack packs installers; nil where none are wanted.
 	Pack Packer
+
+	// Keys sign boot loaders and UKIs; none do in a development build.
+	Keys assembly.Keys
 
 	lock  *pkgs.Lock
 	host  string

@@ -22,6 +22,7 @@ import (
 // buildFlags are those of build beside the profile's.
 type buildFlags struct {
 	profile  profileFlags
+	sign     signFlags
 	output   string
 	only     string
 	asJSON   bool
@@ -43,6 +44,7 @@ nothing that was finished.`,
   factory build iso --extra-kernel-arg -console --extra-kernel-arg console=ttyS1
   factory build aws --disk-size 20GiB --compression xz
   factory build machine.yaml --json
+  factory build metal --secureboot --keys keys
   factory build metal --release registry.example/talos-factory/release:v0.1.0
   factory build installer --push registry.example/installer:v0.1.0
   factory build metal --output-kind uki --tar-to-stdout | tar -x
@@ -51,6 +53,7 @@ nothing that was finished.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, opts, args[0]) },
 	}
 	f.profile.register(cmd.Flags())
+	f.sign.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.output, "output", "_out", "folder the files are written to")
 	cmd.Flags().StringVar(&f.release, "release", "", "build from a release that was pushed or exported, a `REF` or folder, instead of a checkout")
 	cmd.Flags().StringVar(&f.push, "push", "", "push an installer to a registry, as `REF`, and write no file")
@@ -85,6 +88,10 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 			return withHint(err, "factory graph %s", name)
 		}
 	}
+	keys, err := f.sign.open(cmd.Context(), profile.SecureBoot)
+	if err != nil {
+		return err
+	}
 	s, err := opts.open(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -95,6 +102,7 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 			return err
 		}
 	}
+	release.Keys = f.sign.with(keys, factory.Blobs(s.engine.Store))
 	s.engine.NoCaches = f.noCaches
 	s.engine.Replay = func(step string) string {
 		return fmt.Sprintf("%s build %s --arch %s%s --only %q", os.Args[0], name, release.Arch, opts.flags(), step)

@@ -1,7 +1,8 @@
 // Package assembly plans what a machine boots from out of a release's parts and a customization: the unified kernel image
 // (UKI), disk images and ISOs. The factory and the installer write the same bytes because both call it.
 //
-// It builds, signs, compresses and writes nothing; it takes parts as plans and returns plans.
+// It builds, compresses and writes nothing; it takes parts as plans and returns plans. What it signs is signed by
+// whoever hands in Keys.
 package assembly
 
 import (
@@ -48,15 +49,17 @@ func initrd(p Parts, b Boot) (*extent.Plan, error) {
 // Initrd is the initramfs with the customization's archive behind it.
 func Initrd(p Parts, b Boot) (*extent.Plan, error) { return initrd(p, b) }
 
-// UKI plans the unified kernel image.
-func UKI(p Parts, b Boot) (*extent.Plan, error) {
+// UKI plans the unified kernel image, unsigned.
+func UKI(p Parts, b Boot) (*extent.Plan, error) { return Keys{}.UKI(p, b) }
+
+func newUKI(p Parts, b Boot) (uki.Image, error) {
 	files, err := initrd(p, b)
 	if err != nil {
-		return nil, fmt.Errorf("planning initramfs: %w", err)
+		return uki.Image{}, fmt.Errorf("planning initramfs: %w", err)
 	}
 	return uki.Image{
 		Stub: p.SystemdStub, OSRelease: p.OSRelease, Cmdline: Cmdline(b.Cmdline), Linux: p.Kernel, Initrd: files,
-	}.Plan()
+	}, nil
 }
 
 // bootProgram is where firmware looks for a boot loader on a disk it knows nothing of (UEFI 2.10, 3.5.1.1).

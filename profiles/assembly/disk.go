@@ -19,7 +19,8 @@ type Disk struct {
 	UKI        *extent.Plan // of Parts and Boot; signed, maybe
 	Meta       meta.Values
 	Layout     disk.Layout
-	SectorSize int // 0 means 512
+	SectorSize int         // 0 means 512
+	Enrollment *Enrollment // keys for firmware; or nil
 }
 
 // diskAssembly is a disk in the making.
@@ -120,8 +121,12 @@ func (a *diskAssembly) planEFI() error {
 	files := []fat.File{
 		{Path: program, Content: extent.FromBytes(a.Parts.SystemdBoot)},
 		{Path: UKIPath(a.Parts.Version), Content: a.UKI},
-		{Path: "loader/loader.conf", Content: extent.FromBytes([]byte(loaderConf))},
 	}
+	loader, err := loaderFiles(a.Enrollment)
+	if err != nil {
+		return err
+	}
+	files = append(files, loader...)
 	if _, bios := a.Layout.Find(disk.BIOS); bios {
 		slot, err := slotFiles("A", a.Boot)
 		if err != nil {

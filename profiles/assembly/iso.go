@@ -33,6 +33,8 @@ type ISO struct {
 	Label string         // volume identifier; "" means VolumeLabel of the release's version
 	Time  time.Time      // of the volume and its files
 	Files []iso9660.File // further files, which nothing needs to boot
+
+	Enrollment *Enrollment // keys for firmware; or nil
 }
 
 // Files of the ISO.
@@ -120,13 +122,16 @@ func (i ISO) efiVolume() (efiVolume, error) {
 	if err != nil {
 		return efiVolume{}, err
 	}
+	loader, err := loaderFiles(i.Enrollment)
+	if err != nil {
+		return efiVolume{}, err
+	}
 	name := UKIPath(i.Parts.Version)
 	volume := fat.Volume{
-		Label: isoPartition, ID: disk.VolumeID(isoPartition), Time: i.Time, Files: []fat.File{
+		Label: isoPartition, ID: disk.VolumeID(isoPartition), Time: i.Time, Files: append([]fat.File{
 			{Path: program, Content: extent.FromBytes(i.Parts.SystemdBoot)},
 			{Path: name, Content: i.UKI},
-			{Path: "loader/loader.conf", Content: extent.FromBytes([]byte(loaderConf))},
-		},
+		}, loader...),
 	}
 	plan, err := i.fit(&volume)
 	if err != nil {
