@@ -26,6 +26,7 @@ func (m *Machine) table() boot.Table {
 		}},
 		{Name: "resources", Tasks: []boot.Task{
 			{Name: "make the resource store", Up: m.makeStore},
+			{Name: "tell how far the machine was verified", Up: m.findSecurityState},
 			{Name: "list the system extensions", Up: m.listExtensions},
 			{Name: "make the maintenance certificate", Up: m.makeMaintenanceCertificate},
 			{Name: "serve the API on its sockets", Up: m.serve},

@@ -51,7 +51,7 @@ func New(ctx context.Context, more ...meta.ResourceWithRD) (cosi.State, error) {
 func own() []meta.ResourceWithRD {
 	return []meta.ResourceWithRD{
 		&Service{}, &MachineStatus{}, &Identity{}, &Version{}, &AddressStatus{}, &LinkStatus{}, &HostnameStatus{}, &ResolverStatus{},
-		&MountStatus{}, &MetaKey{}, &MachineConfig{}, &APICertificates{}, &TrustdCertificates{}, &ExtensionStatus{},
+		&MountStatus{}, &MetaKey{}, &MachineConfig{}, &APICertificates{}, &TrustdCertificates{}, &ExtensionStatus{}, &SecurityState{},
 	}
 }
 
