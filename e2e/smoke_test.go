@@ -37,6 +37,7 @@ func smoke(t *testing.T, firmware vm.Firmware) {
 	m.configure()
 	t.Logf("%s: power-on to configured, all services healthy %.1f s", firmware, time.Since(m.started).Seconds())
 	m.showsBuildID()
+	m.showsVerifiedRoot(firmware)
 	m.runsContainer()
 	m.restartsKilled("apid")
 	m.restartsKilled("containerd")
