@@ -25,7 +25,7 @@ func largeISO(t *testing.T) string {
 	}
 	iso := assembly.ISO{
 		Parts: parts,
-		Boot:  assembly.Boot{Cmdline: append(cmdline.Console(), "talos.platform=metal")},
+		Boot:  assembly.Boot{Cmdline: append(cmdline.Console(), "talos.platform=metal", parts.Verity)},
 		Files: []iso9660.File{{Path: "before", Content: extent.New(5 << 30)}},
 	}
 	if iso.UKI, err = assembly.UKI(iso.Parts, iso.Boot); err != nil {

@@ -373,6 +373,7 @@ func TestRefusals(t *testing.T) {
 		"signed":          {Install{Source: signed, Size: 3 << 30, ExtraArgs: []string{"debug"}}, "cannot change the platform or the kernel arguments"},
 		"signed platform": {Install{Source: signed, Size: 3 << 30, Platform: "aws"}, "cannot change the platform or the kernel arguments"},
 		"bad argument":    {Install{Source: good, Size: 3 << 30, ExtraArgs: []string{"a b"}}, "cannot use kernel argument"},
+		"root hash":       {Install{Source: good, Size: 3 << 30, ExtraArgs: []string{"-talos.verity"}}, "belongs to the release"},
 		"other version":   {Install{Source: broken, Size: 3 << 30}, `cannot call this version v1: the OS inside says "v2"`},
 		"incomplete":      {Install{Source: incomplete, Size: 3 << 30}, installer.UKI},
 		"meta too large":  {Install{Source: good, Size: 3 << 30, Meta: meta.Values{0xc: make([]byte, 1<<20)}}, "cannot store"},

@@ -36,6 +36,17 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
+func TestKeep(t *testing.T) {
+	for _, arg := range []string{"a.b=1", "-a.b", "a.b", `"a.b=x y"`} {
+		if err := Keep("a.b", []string{"quiet", arg}); err == nil {
+			t.Errorf("%s was let through", arg)
+		}
+	}
+	if err := Keep("a.b", []string{"a.bc=1", "xa.b=1", "-a", "c=a.b"}); err != nil {
+		t.Error(err)
+	}
+}
+
 func ExampleMerge() {
 	args, _ := Merge([]string{"quiet", "console=tty0"}, "-quiet", "panic=10")
 	fmt.Println(strings.Join(args, " "))
