@@ -4,12 +4,13 @@
 //
 //	keys/pcr-signing-key.pem, file:...   PKCS#8 in PEM, encrypted or not; the certificate beside it
 //	unix:/run/signer.sock                a program that signs over gRPC (api/signer): an HSM, a token, a vault
+//	pkcs11:token=T;object=K?server=S     a PKCS #11 token that "p11-kit server" serves on the unix socket S
 //
 // Signatures depend on the key and the digest only (RSA PKCS#1 v1.5, or ECDSA by RFC 6979), except RSA-PSS and those of an
-// external signer with ECDSA. A key prints as what it is, never as its secret.
+// external signer or token with ECDSA. A key prints as what it is, never as its secret.
 //
-// It does not decide what is signed, checks no artifact (see signing/verify), and knows no PKCS#11 or cloud KMS by itself:
-// those go through an external signer, since this program is static and loads no libraries.
+// It does not decide what is signed, checks no artifact (see signing/verify), and knows no cloud's KMS by itself:
+// those go through an external signer.
 package signing
 
 import (
@@ -65,11 +66,11 @@ func Open(ctx context.Context, uri string, opts Options) (Key, error) {
 	case "unix":
 		return openExternal(ctx, strings.TrimPrefix(rest, "//"), opts)
 	case "pkcs11":
-		return nil, fmt.Errorf("%w: PKCS#11 modules are libraries, which a static program cannot load", ErrScheme)
+		return openPKCS11(ctx, rest, opts)
 	case "awskms", "gcpkms", "azurekms", "hashivault", "openbao":
 		return nil, fmt.Errorf("%w: %s has no client in this program", ErrScheme, scheme)
 	}
-	return nil, fmt.Errorf("%w: unknown scheme %q (there is: file, unix)", ErrScheme, scheme)
+	return nil, fmt.Errorf("%w: unknown scheme %q (there is: file, unix, pkcs11)", ErrScheme, scheme)
 }
 
 // Fingerprint is the SHA-256 of a public key's SubjectPublicKeyInfo.

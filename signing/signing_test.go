@@ -217,10 +217,9 @@ func TestRefusals(t *testing.T) {
 		write("k", "ENCRYPTED SIGSTORE PRIVATE KEY", nil, der):                                                     "cosign's own encrypted form",
 		write("k", "ENCRYPTED PRIVATE KEY", nil, der):                                                              "passphrase",
 		write("k", "OPENSSH PRIVATE KEY", nil, der):                                                                "want PRIVATE KEY",
-		"pkcs11:token=t": "PKCS#11 modules are libraries",
-		"awskms:///k":    "awskms has no client in this program",
-		"vault:k":        `unknown scheme "vault"`,
-		"unix:/nowhere":  "no such file or directory",
+		"awskms:///k":   "awskms has no client in this program",
+		"vault:k":       `unknown scheme "vault"`,
+		"unix:/nowhere": "no such file or directory",
 	} {
 		if _, err := signing.Open(t.Context(), uri, signing.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", uri, err, want)
