@@ -94,3 +94,33 @@ func TestSbsign(t *testing.T) {
 		t.Error("accepted changed bytes")
 	}
 }
+
+func TestOsslsigncode(t *testing.T) {
+	dir, _ := files(t)
+	verify := func(cert, program string) (string, error) {
+		// The time is one when the certificate was good.
+		return judge.Try(t, []string{"osslsigncode", "verify", "-time", "1000", "-CAfile", cert, "-in", program}, filepath.Join(dir, cert), filepath.Join(dir, program))
+	}
+	if out, err := verify("cert.pem", "signed.efi"); err != nil || !strings.Contains(out, "Number of verified signatures: 1") {
+		t.Errorf("osslsigncode: %v\n%s", err, out)
+	}
+	if out, err := verify("other.pem", "signed.efi"); err == nil {
+		t.Errorf("osslsigncode accepts it by another certificate:\n%s", out)
+	}
+}
+
+// TestOsslsigncodeSigns: we accept what it signs.
+func TestOsslsigncodeSigns(t *testing.T) {
+	dir, key := files(t)
+	out := filepath.Join(dir, "theirs.efi")
+	judge.Run(t, []string{"osslsigncode", "sign", "-h", "sha256", "-certs", "cert.pem", "-key", "key.pem", "-in", "unsigned.efi", "-out", out},
+		filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "unsigned.efi"))
+	theirs, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(theirs)
+	if signer, err := authenticode.Verify(r, r.Size(), []*x509.Certificate{key.cert}); err != nil || !signer.Equal(key.cert) {
+		t.Errorf("got %v, %v", signer, err)
+	}
+}
