@@ -19,6 +19,7 @@ type Installer struct {
 	UKI     *extent.Plan
 	Program *extent.Plan // the installer, a static program
 	BIOS    bool         // disks boot by BIOS, too
+	Signed  bool         // boot loader and UKI are
 	BuildID string
 	Created time.Time
 
@@ -52,7 +53,7 @@ func (o *order) installer(ctx context.Context) (Installer, error) {
 	splicer := o.splicer()
 	return Installer{
 		Profile: o.profile, Parts: o.parts, Boot: o.boot, UKI: uki, Program: extent.FromBlob(stored(program[installProg])),
-		BIOS: o.profile.BIOS(), BuildID: o.release.BuildID, Created: epoch,
+		BIOS: o.profile.BIOS(), Signed: o.release.Keys.Programs != nil, BuildID: o.release.BuildID, Created: epoch,
 		Source: Blobs(o.engine.Store),
 		Sum:    o.sum(ctx),
 		Gzip:   func(plan *extent.Plan) (*extent.Plan, error) { return splicer.Gzip(ctx, plan) },

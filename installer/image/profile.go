@@ -11,7 +11,7 @@ const sourceURL = "https://github.com/talos-factory/talos-factory"
 // Of packs the installer of a profile.
 func Of(i factory.Installer) (*Image, error) {
 	return New(Content{
-		Parts: i.Parts, Boot: i.Boot, UKI: i.UKI, BuildID: i.BuildID, Platform: i.Profile.Platform, BIOS: i.BIOS,
+		Parts: i.Parts, Boot: i.Boot, UKI: i.UKI, BuildID: i.BuildID, Platform: i.Profile.Platform, BIOS: i.BIOS, Signed: i.Signed,
 		Program: i.Program, Created: i.Created, SourceURL: sourceURL,
 	}, Tools{Source: i.Source, Sum: i.Sum, Gzip: i.Gzip})
 }

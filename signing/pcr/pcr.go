@@ -14,6 +14,7 @@ import (
 	"hash"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/talos-factory/talos-factory/format/pe"
 )
@@ -94,16 +95,25 @@ func onlyOne(image *pe.Image, name string) error {
 	return nil
 }
 
-// content hashes for each bank, reading once.
+// content hashes for each bank, at the same time, reading once.
 func content(r io.Reader) (map[crypto.Hash][]byte, error) {
 	hashes := map[crypto.Hash]hash.Hash{}
-	var all []io.Writer
 	for _, bank := range Banks() {
 		hashes[bank] = bank.New()
-		all = append(all, hashes[bank])
 	}
-	if _, err := io.CopyBuffer(io.MultiWriter(all...), r, make([]byte, 256<<10)); err != nil {
-		return nil, err
+	for chunk := make([]byte, 1<<20); ; {
+		n, err := io.ReadFull(r, chunk)
+		var all sync.WaitGroup
+		for _, h := range hashes {
+			all.Go(func() { h.Write(chunk[:n]) })
+		}
+		all.Wait()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	digests := map[crypto.Hash][]byte{}
 	for bank, h := range hashes {
