@@ -120,6 +120,11 @@ func (f buildFlags) run(cmd *cobra.Command, opts *options, name string) (err err
 	if err != nil {
 		return err
 	}
+	if keys != nil {
+		if err := opts.attest(cmd.Context(), s, release, keys, profile, artifacts, f); err != nil {
+			return err
+		}
+	}
 	if err := s.display.Close(); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Build struct {
 	Profile   profiles.Profile
 	Version   string // of the release
 	BuildID   string
-	Factory   string // version of the factory that built it
+	Factory   string // version of the factory that built it; "" is not said
 	Isolation string // how build steps were kept apart from the host; "" is not said
 	Inputs    []verify.Resource
 }
@@ -78,7 +78,9 @@ func (b Build) Statement(subjects, byproducts []verify.Resource) (verify.Stateme
 	p.Definition.Internal = internal{b.Version, b.BuildID, b.Isolation}
 	p.Definition.Dependency = b.Inputs
 	p.Run.Builder.ID = BuilderID
-	p.Run.Builder.Version = map[string]string{"factory": b.Factory}
+	if b.Factory != "" {
+		p.Run.Builder.Version = map[string]string{"factory": b.Factory}
+	}
 	p.Run.Metadata.Invocation = b.BuildID
 	p.Run.Byproducts = byproducts
 	text, err := json.Marshal(p)

@@ -28,10 +28,11 @@ var bootParts = []struct{ deb, licence string }{
 type OS struct {
 	checkout      string
 	release       *factory.Release
-	recipes       *pkgs.Recipes
+	recipes       *pkgs.Recipes     // nil for a release that was made elsewhere
 	owners        map[string]string // of paths: names of items
 	files         map[string]Packed
 	packages      map[string]item // by name
+	parts         []string        // names of packages that every artifact has
 	members       map[string][]entry
 	relationships []relationship
 }
@@ -49,7 +50,8 @@ func Describe(checkout string, release *factory.Release, recipes *pkgs.Recipes, 
 	if err != nil {
 		return nil, err
 	}
-	o := &OS{checkout: checkout, release: release, recipes: recipes, owners: owners, files: files, packages: map[string]item{}, members: map[string][]entry{}}
+	o := newOS(release, files)
+	o.checkout, o.recipes, o.owners, o.parts = checkout, recipes, owners, []string{Ours}
 	ours := newItem(Ours, Ours, release.Version, ourLicence)
 	ours.Purpose = "OPERATING-SYSTEM"
 	o.packages[Ours] = ours
@@ -62,13 +64,41 @@ func Describe(checkout string, release *factory.Release, recipes *pkgs.Recipes, 
 		if _, err := o.addDeb(part.deb, part.licence); err != nil {
 			return nil, err
 		}
+		o.parts = append(o.parts, "deb "+part.deb)
 	}
-	for _, path := range slices.Sorted(maps.Keys(files)) {
+	return o, o.addFiles()
+}
+
+// DescribeParts says what is in a release that was made elsewhere and brings digests, no recipes: its parts, the files of the root that is
+// one of them, and the modules in its programs. Where the files are from, and their licences, is not asserted.
+func DescribeParts(release *factory.Release, d factory.Description, root string, files map[string]Packed) (*OS, error) {
+	o := newOS(release, files)
+	for _, name := range slices.Sorted(maps.Keys(d.Parts)) {
+		p := newItem("part-"+name, name, d.Version, "").sum(d.Parts[name].Digest.String())
+		o.packages[name] = p
+		o.parts = append(o.parts, name)
+	}
+	if _, ok := o.packages[root]; !ok {
+		return nil, fmt.Errorf("cannot describe the release: it has no part %s", root)
+	}
+	o.owners = map[string]string{}
+	for path := range files {
+		o.owners[path] = root
+	}
+	return o, o.addFiles()
+}
+
+func newOS(release *factory.Release, files map[string]Packed) *OS {
+	return &OS{release: release, files: files, packages: map[string]item{}, members: map[string][]entry{}}
+}
+
+func (o *OS) addFiles() error {
+	for _, path := range slices.Sorted(maps.Keys(o.files)) {
 		if err := o.addFile(path); err != nil {
-			return nil, fmt.Errorf("describing %s: %w", path, err)
+			return fmt.Errorf("describing %s: %w", path, err)
 		}
 	}
-	return o, nil
+	return nil
 }
 
 func (o *OS) relate(from, kind, to string) {
@@ -130,12 +160,15 @@ func (o *OS) addFile(path string) error {
 
 // addProgram describes what was linked into a Go program.
 func (o *OS) addProgram(owner, id string, packed Packed) error {
-	pinned, err := o.pins(owner)
-	if err != nil {
-		return err
+	var pinned map[Module]string
+	if o.recipes != nil {
+		var err error
+		if pinned, err = o.pins(owner); err != nil {
+			return err
+		}
 	}
 	modules := packed.Modules
-	if owner != Ours && packed.Main.Version != "(devel)" && packed.Main.Version != "" {
+	if o.recipes != nil && owner != Ours && packed.Main.Version != "(devel)" && packed.Main.Version != "" {
 		modules = append(slices.Clip(modules), packed.Main)
 		if p := o.packages[owner]; p.Version == "" {
 			p.Version = packed.Main.Version
@@ -144,11 +177,13 @@ func (o *OS) addProgram(owner, id string, packed Packed) error {
 	}
 	for _, m := range modules {
 		sum, ok := pinned[m]
-		if !ok {
+		if !ok && o.recipes != nil {
 			return fmt.Errorf("cannot vouch for module %s %s in it: no go.sum pins that", m.Path, m.Version)
 		}
 		p := newItem("go-"+m.Path+"-"+m.Version, m.Path, m.Version, "").at(purl.Go(m.Path, m.Version))
-		p.Comment = "go.sum " + sum
+		if ok {
+			p.Comment = "go.sum " + sum
+		}
 		o.packages["go "+m.Path+" "+m.Version] = p
 		o.relate(id, "STATIC_LINK", p.ID)
 	}
@@ -183,9 +218,8 @@ func (o *OS) Document(s Subject) ([]byte, error) {
 	}
 	relate := func(from, kind, to string) { d.Relationships = append(d.Relationships, relationship{from, kind, to}) }
 	relate(documentID, "DESCRIBES", artifact.ID)
-	relate(artifact.ID, "CONTAINS", o.packages[Ours].ID)
-	for _, part := range bootParts {
-		relate(artifact.ID, "CONTAINS", o.packages["deb "+part.deb].ID)
+	for _, part := range o.parts {
+		relate(artifact.ID, "CONTAINS", o.packages[part].ID)
 	}
 	for _, e := range s.Extensions {
 		p := newItem("extension-"+e.Name, e.Name, e.Version, "")
