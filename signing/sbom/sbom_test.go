@@ -17,6 +17,7 @@ import (
 	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdxlib"
 
+	"github.com/talos-factory/talos-factory/build"
 	"github.com/talos-factory/talos-factory/factory"
 	"github.com/talos-factory/talos-factory/pkgs"
 	"github.com/talos-factory/talos-factory/signing/sbom"
@@ -176,5 +177,33 @@ func TestUnknown(t *testing.T) {
 		if _, err := sbom.Describe(checkout, r, recipes, all); err == nil {
 			t.Errorf("an unknown %s is described", summary)
 		}
+	}
+}
+
+// TestParts: a release that was pulled brings digests of its parts. Its files are described all the same, and nothing is asserted of them.
+func TestParts(t *testing.T) {
+	r, _ := inputs(t)
+	d := factory.Description{Version: r.Version, Parts: map[string]build.Blob{"rootfs.sqsh": {Digest: build.Sum([]byte("root")), Size: 4}, "vmlinuz": {Digest: build.Sum([]byte("kernel")), Size: 6}}}
+	parts, err := sbom.DescribeParts(r, d, "rootfs.sqsh", files(t, program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := parts.Document(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := spdxjson.Read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(read); err != nil {
+		t.Error(err)
+	}
+	_, regular := listed(t)
+	if len(read.Files) != len(regular) || read.Files[0].LicenseConcluded != "NOASSERTION" {
+		t.Errorf("got %d files, the first with licence %s", len(read.Files), read.Files[0].LicenseConcluded)
+	}
+	if _, err := sbom.DescribeParts(r, d, "none", nil); err == nil {
+		t.Error("a release without a root is described")
 	}
 }
