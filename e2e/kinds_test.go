@@ -9,7 +9,7 @@ import (
 )
 
 // TestKindsBuiltTwice makes every kind of artifact of the release that make image built, on two machines without a checkout or a
-// compiler, as it were: two empty stores, the release as a folder, two users.
+// compiler, as it were: two empty stores, the release as a folder, two users, and a year between them.
 func TestKindsBuiltTwice(t *testing.T) {
 	checkout, err := filepath.Abs("..")
 	if err != nil {
@@ -19,11 +19,13 @@ func TestKindsBuiltTwice(t *testing.T) {
 	run := buildRun{}
 	run.command(t, checkout, "bin/factory", "release", "export", exported, "--progress", "plain")
 	first, second := twoRuns(t)
-	for _, run := range []*buildRun{&first, &second} {
+	shifted := filepath.Join(t.TempDir(), "factory")
+	run.command(t, checkout, "go", "build", "-trimpath", "-buildvcs=false", "-overlay", shiftedClock(t), "-o", shifted, "./cmd/factory")
+	for run, factory := range map[*buildRun]string{&first: filepath.Join(checkout, "bin", "factory"), &second: shifted} {
 		if err := os.MkdirAll(filepath.Join(run.dir, "bin"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		run.command(t, ".", "cp", filepath.Join(checkout, "bin", "factory"), filepath.Join(run.dir, "bin", "factory"))
+		run.command(t, ".", "cp", factory, filepath.Join(run.dir, "bin", "factory"))
 		run.command(t, ".", "cp", "-r", exported, filepath.Join(run.dir, "release"))
 		writeExtension(t, run.dir)
 		run.become(t)
