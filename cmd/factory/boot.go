@@ -42,7 +42,7 @@ Ctrl-C stops the machine.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return boot(cmd, opts, f, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.firmware, "firmware", string(vm.UEFI), "firmware: uefi or bios")
+	flags.StringVar(&f.firmware, "firmware", string(vm.UEFI), "firmware: uefi, secureboot (without keys yet) or bios")
 	flags.IntVar(&f.forward, "forward", 50000, "port of 127.0.0.1 that reaches the machine's API")
 	flags.StringVar(&f.disk, "disk", "", "file that is the machine's disk; made from the image if missing")
 	flags.Int64Var(&f.sizeGiB, "disk-size", 10, "size of a new disk, GiB")

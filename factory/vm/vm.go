@@ -24,17 +24,38 @@ type Firmware string
 
 // The firmwares of an amd64 machine.
 const (
-	UEFI Firmware = "uefi" // OVMF without Secure Boot
-	BIOS Firmware = "bios" // SeaBIOS
+	UEFI       Firmware = "uefi"       // OVMF without Secure Boot
+	SecureBoot Firmware = "secureboot" // OVMF with Secure Boot, in setup mode: it has no keys yet
+	BIOS       Firmware = "bios"       // SeaBIOS
 )
 
 // ParseFirmware reads a --firmware flag.
 func ParseFirmware(s string) (Firmware, error) {
 	switch f := Firmware(s); f {
-	case UEFI, BIOS:
+	case UEFI, SecureBoot, BIOS:
 		return f, nil
 	}
-	return "", fmt.Errorf("cannot boot with firmware %q: there is uefi and bios", s)
+	return "", fmt.Errorf("cannot boot with firmware %q: there is uefi, secureboot and bios", s)
+}
+
+// program is OVMF's code; "" for a BIOS.
+func (f Firmware) program() string {
+	switch f {
+	case UEFI:
+		return "/usr/share/OVMF/OVMF_CODE_4M.fd"
+	case SecureBoot:
+		return "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
+	}
+	return ""
+}
+
+// chipset is what a machine of that firmware needs: with Secure Boot, nobody but the firmware itself may write its variables
+// (OVMF's README, SMM_REQUIRE).
+func (f Firmware) chipset() []string {
+	if f == SecureBoot {
+		return []string{"-machine", "q35,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1"}
+	}
+	return []string{"-machine", "q35"}
 }
 
 // Machine is a virtual machine to run once.
@@ -73,7 +94,7 @@ func Run(ctx context.Context, engine *build.Engine, qemu *build.Tree, m Machine)
 	if accel == kvm {
 		tool.Devices = []string{"/dev/kvm"}
 	}
-	if m.Firmware == UEFI {
+	if m.Firmware.program() != "" {
 		if err := copyVariables(ctx, engine, qemu, filepath.Join(state, "vars.fd")); err != nil {
 			return err
 		}
@@ -113,11 +134,12 @@ func (m Machine) arguments(accel string) []string {
 	}
 	args := []string{
 		"/usr/bin/qemu-system-x86_64", "-no-user-config", "-nodefaults", "-display", "none", "-vga", "none",
-		"-machine", "q35", "-accel", accel, "-cpu", cpu,
+		"-accel", accel, "-cpu", cpu,
 		"-smp", strconv.Itoa(orDefault(m.CPUs, 2)), "-m", strconv.Itoa(orDefault(m.Memory, 2048)),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-device", "virtio-rng-pci",
 	}
+	args = append(args, m.Firmware.chipset()...)
 	args = append(args, m.network()...)
 	if slices.ContainsFunc(m.Drives, func(d Drive) bool { return d.Bus == USB }) {
 		args = append(args, "-device", "qemu-xhci,id=usb")
@@ -125,9 +147,9 @@ func (m Machine) arguments(accel string) []string {
 	for i, drive := range m.Drives {
 		args = append(args, drive.arguments(i)...)
 	}
-	if m.Firmware == UEFI {
+	if code := m.Firmware.program(); code != "" {
 		args = append(args,
-			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd",
+			"-drive", "if=pflash,unit=0,format=raw,readonly=on,file="+code,
 			"-drive", "if=pflash,unit=1,format=raw,file=/vm/state/vars.fd")
 	}
 	return args

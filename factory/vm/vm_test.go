@@ -86,7 +86,7 @@ func TestDrives(t *testing.T) {
 
 // TestArguments: a machine gets a disk and a firmware, never a kernel from outside.
 func TestArguments(t *testing.T) {
-	for _, firmware := range []Firmware{UEFI, BIOS} {
+	for _, firmware := range []Firmware{UEFI, SecureBoot, BIOS} {
 		args := strings.Join(Machine{Firmware: firmware, Forward: map[int]int{50000: 50000}}.arguments(tcg), " ")
 		for _, bad := range []string{"-kernel", "-initrd", "-append"} {
 			if strings.Contains(args, bad) {
@@ -96,8 +96,12 @@ func TestArguments(t *testing.T) {
 		if !strings.Contains(args, "hostfwd=tcp:127.0.0.1:50000-:50000") {
 			t.Errorf("%s: the API is not forwarded: %s", firmware, args)
 		}
-		if got := strings.Contains(args, "pflash"); got != (firmware == UEFI) {
+		if got := strings.Contains(args, "pflash"); got != (firmware != BIOS) {
 			t.Errorf("%s: pflash given: %v", firmware, got)
+		}
+		// Without, anybody in the machine could write keys of his own.
+		if got := strings.Contains(args, "smm=on") && strings.Contains(args, "property=secure,value=on"); got != (firmware == SecureBoot) {
+			t.Errorf("%s: variables are protected: %v", firmware, got)
 		}
 	}
 }
