@@ -34,10 +34,7 @@ func serveInstaller(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := image.New(image.Content{
-		Parts: content.Parts, Boot: content.Boot, UKI: content.UKI, BuildID: content.BuildID, Platform: profile.Platform, BIOS: content.BIOS,
-		Program: content.Program, Created: content.Created,
-	}, image.Tools{Source: content.Source, Sum: content.Sum, Gzip: content.Gzip})
+	img, err := image.Of(content)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,20 +31,11 @@ func push(cmd *cobra.Command, s *session, release *factory.Release, profile prof
 	})
 	event(build.Done, 0, 0, err)
 	if err != nil {
-		return pushHint(err)
+		return err
 	}
 	if err := s.display.Close(); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\npushed    %s\nversion   %s, build %s\n", pinned, release.Version, release.BuildID)
 	return err
-}
-
-// pushHint takes the hint out of an error's text, where it has one.
-func pushHint(err error) error {
-	text, hint, ok := strings.Cut(err.Error(), "\nhint: ")
-	if !ok {
-		return err
-	}
-	return withHint(fmt.Errorf("%s", text), "%s", strings.Join(slices.Collect(strings.Lines(hint)), " "))
 }

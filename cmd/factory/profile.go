@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/talos-factory/talos-factory/extension/pack"
 	"github.com/talos-factory/talos-factory/profiles"
 )
 
@@ -88,7 +89,11 @@ func (f *profileFlags) customize(c *profiles.Customization) error {
 		c.Meta = append(c.Meta, value)
 	}
 	for _, ref := range f.extensions {
-		c.SystemExtensions = append(c.SystemExtensions, extensionSource(ref))
+		source, err := pack.ParseSource(ref)
+		if err != nil {
+			return err
+		}
+		c.SystemExtensions = append(c.SystemExtensions, profiles.Extension{Image: source.Image, Tarball: source.Tarball, OCI: source.Layout})
 	}
 	if f.embeddedConfig == "" {
 		return nil
@@ -111,18 +116,6 @@ func parseMeta(pair string) (profiles.MetaValue, error) {
 		return profiles.MetaValue{}, fmt.Errorf("cannot use META key %q: keys are 1 to 255 (0x01 to 0xff)", key)
 	}
 	return profiles.MetaValue{Key: uint8(n), Value: value}, nil
-}
-
-// extensionSource takes what is there as a folder or a file for that, and anything else for a reference.
-func extensionSource(ref string) profiles.Extension {
-	info, err := os.Stat(ref)
-	switch {
-	case err != nil:
-		return profiles.Extension{Image: ref}
-	case info.IsDir():
-		return profiles.Extension{OCI: ref}
-	}
-	return profiles.Extension{Tarball: ref}
 }
 
 // maxProfile is far more than any profile.

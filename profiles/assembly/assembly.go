@@ -35,9 +35,9 @@ type Boot struct {
 	Extra   *extent.Plan // a cpio that the kernel unpacks after the constant one: extensions, embedded files; or nil
 }
 
-// initrd is everything the kernel unpacks. Archives may follow one another at multiples of 4 bytes
-// (Linux Documentation/driver-api/early-userspace/buffer-format.rst).
-func initrd(p Parts, b Boot) (*extent.Plan, error) {
+// Initrd is everything the kernel unpacks: the initramfs with the customization's archive behind it. Archives may follow one another at
+// multiples of 4 bytes (Linux Documentation/driver-api/early-userspace/buffer-format.rst).
+func Initrd(p Parts, b Boot) (*extent.Plan, error) {
 	if b.Extra == nil {
 		return p.Initramfs, nil
 	}
@@ -46,14 +46,11 @@ func initrd(p Parts, b Boot) (*extent.Plan, error) {
 	return plan, errors.Join(plan.Nest(0, p.Initramfs), plan.Nest(at, b.Extra))
 }
 
-// Initrd is the initramfs with the customization's archive behind it.
-func Initrd(p Parts, b Boot) (*extent.Plan, error) { return initrd(p, b) }
-
 // UKI plans the unified kernel image, unsigned.
 func UKI(p Parts, b Boot) (*extent.Plan, error) { return Keys{}.UKI(p, b) }
 
 func newUKI(p Parts, b Boot) (uki.Image, error) {
-	files, err := initrd(p, b)
+	files, err := Initrd(p, b)
 	if err != nil {
 		return uki.Image{}, fmt.Errorf("planning initramfs: %w", err)
 	}
